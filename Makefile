@@ -28,8 +28,8 @@ test: install   ## the tests that run everywhere, in minutes, three files at a t
 SLOW          := $(shell grep -rl '[^"]pytest.mark.slow' tests --include=*.py)
 slow_same     := %/test_same.py
 slow_weights  := %/test_as_it_stands.py %/test_text_and_speech.py %/test_checkpointing_from_outside.py
-slow_promise  := %/test_host_rooms.py %/test_hidden_nan.py
-slow_recovery := %/test_recovery.py %/test_going_on.py %/test_ultralytics_script.py %/test_yolo_exact_checkpointing.py %/test_slurm.py
+slow_promise  := %/test_hidden_nan.py
+slow_recovery := %/test_recovery.py %/test_going_on.py %/test_yolo_exact_checkpointing.py %/test_slurm.py
 slow_ranks    := %/test_ranks.py %/test_on_cards.py
 slow_trials   := tests/inside/% tests/trainers/ultralytics/inside/%
 slow_jobs     := %/test_five_jobs.py

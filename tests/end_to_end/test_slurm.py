@@ -6,9 +6,7 @@ Skipped where SLURM isn't installed or can't be started.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,7 +20,7 @@ import yaml
 from autofit_launcher.history import runs
 from tests.helpers import resumable, slurm
 from tests.helpers.command_line import answer, autofit
-from tests.helpers.places import ROOT, SCRIPTS
+from tests.helpers.places import SCRIPTS
 from tests.helpers.slurm import Cluster
 
 WHY_NOT = slurm.missing() or ("" if find_spec("submitit") else "submitit isn't installed")
@@ -136,30 +134,6 @@ def test_a_job_that_waits_is_listed_followed_not_begun_elsewhere_and_taken_back(
     assert place.autofit("runs", "--prune", "--yes").returncode == 0 and place.runs() == []
 
 
-def test_the_job_is_autofit_itself_with_the_cards_it_asked_for_and_every_flag_reaches_sbatch(place: Place) -> None:
-    asked = "launch.slurm.sbatch={mail-type: NONE, comment: mine, time: 7}"
-    said = place.submitted("recipe=night", "launch.slurm.gpus=2", "launch.slurm.cpus=2", "launch.slurm.time=9", asked)
-    job = place.up.said("scontrol", "show", "job", said["job"])
-    for flag in ("TimeLimit=00:07:00", "Comment=mine", "NumCPUs=2", "Requeue=1", "gres:gpu:2", f"JobName={Path(said['run_dir']).name}"):
-        assert flag in job, job
-    until(lambda: runs.run_in(Path(said["run_dir"])).owner.pid)
-    held = runs.run_in(Path(said["run_dir"])).owner
-    assert held.job == said["job"]
-    environ = Path(f"/proc/{held.pid}/environ").read_bytes().split(b"\0")
-    assert b"CUDA_VISIBLE_DEVICES=0,1" in environ and b"autofit" in Path(f"/proc/{held.pid}/cmdline").read_bytes()
-    batch = place.up.said("scontrol", "listpids", said["job"])
-    assert str(held.pid) in [line.split()[0] for line in batch.splitlines() if line.split()[2] == "batch"]
-
-
-def test_a_launch_that_fails_in_its_job_fails_the_job(place: Place) -> None:
-    (place.folder / "train.py").write_text("import argparse\nraise SystemExit('no such model')\n")
-    said = place.submitted("recipe=night")
-    until(lambda: place.seen(said)["state"] not in ("pending", "starting", "trying"))
-    watched = place.autofit("watch", said["run_dir"])
-    assert watched.returncode == 4 and record(said)["status"] == "crashed"
-    until(lambda: place.up.state(said["job"]) == "FAILED", seconds=20)
-
-
 @pytest.mark.slow
 def test_a_job_that_starts_again_goes_on_at_the_same_rung_without_another_trial(place: Place) -> None:
     said = place.submitted("recipe=night")
@@ -193,23 +167,6 @@ def test_at_the_warning_before_its_time_limit_it_saves_and_is_queued_again_and_g
     until(lambda: f"job {stuck['job']} is not queued again" in log(stuck), seconds=60)
     until(lambda: place.up.state(stuck["job"]) == "FAILED", seconds=20)
     assert place.up.queued() == []
-
-
-@pytest.mark.slow
-def test_a_script_of_ones_own_that_is_requeued_finds_its_run_by_its_job(place: Place) -> None:
-    script = place.folder / "job.sh"
-    line = f"exec {sys.executable} -m autofit_launcher train recipe=night"
-    script.write_text(f"#!/bin/bash\n#SBATCH --requeue --open-mode=append --output={place.folder}/job.out\n{line}\n")
-    env = {**os.environ, **place.up.env, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["sbatch", "--parsable", str(script)], env=env, cwd=place.folder, capture_output=True, text=True, check=True)
-    job = done.stdout.strip()
-    until(lambda: place.runs())
-    said = {"job": job, "run_dir": str(place.runs()[0])}
-    until(lambda: len(epochs(said)) >= 1)
-    place.up.said("scontrol", "requeue", job)
-    until(lambda: record(said)["status"] == "done")
-    assert len(place.runs()) == 1 and trials(said) == 1 and [row["epoch"] for row in epochs(said)] == list(range(4))
-    assert "an earlier start of this SLURM job began it" in (place.folder / "job.out").read_text()
 
 
 @pytest.mark.slow

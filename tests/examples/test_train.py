@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import signal
 import subprocess
@@ -77,12 +76,6 @@ def test_a_run_goes_on_with_another_micro_batch_to_the_same_step_with_the_same_l
     assert close(whole, again), (whole, again)
 
 
-def test_the_three_ways_of_keeping_predictions_give_the_same_figures(sums: Path, tmp_path: Path) -> None:
-    usual = ("--max_steps", 1, "--per_device_eval_batch_size", 4, "--eval_keeps")
-    found = [ran("text", sums, tmp_path, *usual, keeps) for keeps in ("logits", "tokens", "sums")]
-    assert len({(round(one["eval_loss"], 4), round(one["eval_token_accuracy"], 6)) for one in found}) == 1
-
-
 def test_speech_is_trained_saved_and_scored_to_the_end(spoken: Path, tmp_path: Path) -> None:
     assert {"eval_wer", "eval_cer", "eval_loss", "train_loss"} <= ran("speech", spoken, tmp_path, "--max_steps", 2).keys()
     assert (tmp_path / "model.safetensors").is_file()
@@ -98,38 +91,6 @@ def test_lora_trains_a_part_of_the_weights_of_a_model_of_which_there_is_only_the
     assert found["curve"][0][1] > 0 and "eval_loss" in found
     adapters = tmp_path / "out" / "adapter_model.safetensors"
     assert 0 < adapters.stat().st_size < (data / "model" / "model.safetensors").stat().st_size / 5
-
-
-def test_bad_audio_is_named_by_file_all_at_once_and_may_be_left_out(spoken: Path, tmp_path: Path) -> None:
-    import numpy as np
-    import soundfile
-
-    mine = Path(shutil.copytree(spoken, tmp_path / "mine"))
-    (mine / "train" / "0000.flac").write_bytes(b"not audio")
-    (mine / "train" / "0001.flac").unlink()
-    soundfile.write(mine / "train" / "0002.flac", np.zeros(44_100, dtype=np.float32), 44_100)
-    soundfile.write(mine / "train" / "0003.flac", np.zeros(9 * 16_000, dtype=np.float32), 16_000)
-    rows = (mine / "train" / "metadata.csv").read_text().splitlines()
-    (mine / "train" / "metadata.csv").write_text("\n".join([*rows[:5], "0004.flac,", *rows[6:]]) + "\n")
-    said = refused("speech", mine, tmp_path / "out", "--max_steps", 1)
-    wanted = ("0000.flac: it can't be decoded", "0001.flac: there is no such file", "0002.flac: 44100 Hz", "0003.flac: 9.0 s are longer")
-    assert all(one in said for one in (*wanted, "0004.flac: its transcript is empty")), said
-    assert ran("speech", mine, tmp_path / "out", "--max_steps", 1, "--on_bad_data", "skip")["curve"]
-
-
-def test_prompts_are_not_learned_and_every_text_ends(sums: Path) -> None:
-    from transformers import AutoTokenizer
-
-    text, tokenizer = script("text"), AutoTokenizer.from_pretrained(sums / "model")
-    ((tokens, labels),) = text.tokenized([("Question:", " 1 plus 1 is 2.")], tokenizer)
-    assert tokenizer.decode([label for label in labels if label != text.IGNORED]) == " 1 plus 1 is 2.<|end|>"
-    assert tokenizer.decode(tokens) == "Question: 1 plus 1 is 2.<|end|>"
-
-
-def test_a_loss_that_is_not_finite_is_logged_as_such_and_not_as_the_mean_of_those_before(sums: Path, tmp_path: Path) -> None:
-    ran("text", sums, tmp_path, "--max_steps", 3, "--learning_rate", "inf")
-    losses = [row["loss"] for row in json.loads((tmp_path / "trainer_state.json").read_text())["log_history"] if "loss" in row]
-    assert math.isfinite(losses[0]) and not any(map(math.isfinite, losses[1:]))
 
 
 def test_what_it_is_told_to_end_by_leaves_a_checkpoint(sums: Path, tmp_path: Path) -> None:
