@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from autofit_launcher.common.report import Phase
@@ -177,12 +177,3 @@ def spoil(draw: random.Random, surface: Surface) -> None:
             surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
         case 4:
             surface.halves = frozenset(rung.index for rung in rungs if draw.random() < 0.5)
-
-
-def antichain(ladder: Ladder, chosen: int | None, failing: Sequence[Rung]) -> int:
-    """The fewest failures that can close every rung above the chosen one."""
-    above = [rung for rung in failing if chosen is None or rung.index < chosen]
-    return sum(
-        not any(other is not rung and all(a >= b for a, b in zip(other.position, rung.position, strict=True)) for other in above)
-        for rung in above
-    )

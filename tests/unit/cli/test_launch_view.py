@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Checkpoint
 from autofit_launcher.cli.launch_view import Display
 from autofit_launcher.cli.say import Terminal
@@ -23,7 +22,6 @@ from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.history.records import AttemptRecord, RunRecord, Status
 from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
-from autofit_launcher.trainers.script.spelling import ITSELF
 from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
@@ -187,13 +185,6 @@ def test_of_a_script_that_nobody_has_told_how_to_resume_it_is_not_said_that_it_l
     fit.job = replace(fit.job, adapter=ScriptAdapter(script.recipe(ask={"micro_batch": 4})))
     text = shown(lambda screen: screen.finished(fit))
     assert "trainer.args.resume says how this script does" in text and "no checkpoint is left" not in text
-
-
-def test_a_step_that_the_script_works_out_is_no_number_before_it_is_seen(tmp_path: Path) -> None:
-    spelled = {"micro_batch": "--device-batch-size", "accumulation": ITSELF}
-    one = ScriptAdapter(script.recipe(ask={"micro_batch": 16}, spelled=spelled))
-    here = replace(job(tmp_path), adapter=one, ladder=ladder_of(one))
-    assert "the effective batch stays the script's own" in shown(lambda screen: screen.planned(here))
 
 
 @pytest.mark.parametrize(("how", "words"), [

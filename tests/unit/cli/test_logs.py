@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ import pytest
 from autofit_launcher.cli import main
 from autofit_launcher.history import owner
 from autofit_launcher.history.run_folder import RunFolder
-from tests.helpers.places import ROOT
 
 
 def launch(status: str = "done") -> RunFolder:
@@ -78,28 +74,3 @@ with owner.owning(folder.path):
         print(flush=True)
     folder.replace_json(folder.record, {{**record, "status": "done"}})
 """
-
-
-def test_following_shows_what_comes_until_the_run_ends() -> None:
-    folder = launch("running")
-    (package,) = {main.__name__.partition(".")[0]}
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    code = LAUNCHER.format(package=package)
-    argv = [sys.executable, "-c", code, str(folder.path)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as run:
-        assert run.stdin is not None and run.stdout is not None
-        run.stdout.readline()
-        follower = [sys.executable, "-m", package, "logs", "-f"]
-        with subprocess.Popen(follower, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as following:
-            assert following.stdout is not None
-            assert following.stdout.readline() == "==> run: stdout <==\n"
-            run.stdin.write("epoch 3\n")
-            run.stdin.flush()
-            run.stdout.readline()
-            seen = ""
-            while "epoch 3" not in seen:
-                seen = following.stdout.readline()
-                assert seen, "it ended before the run"
-            run.stdin.close()
-            rest = following.stdout.read()
-            assert following.wait() == 0, rest

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autofit_launcher.cli import main, verbs
+from autofit_launcher.cli import main
 from tests.conftest import write_yolo_dataset
-from tests.helpers import command_line
 from tests.helpers.command_line import answer
 from tests.helpers.places import ROOT
 
@@ -88,10 +85,6 @@ def test_tab_completion_offers_verbs_recipes_and_groups(tmp_path: Path, autofit:
     assert offered in done.stdout.split()
 
 
-def test_tab_completion_can_be_installed(autofit: Typed) -> None:
-    assert "complete -o nospace" in autofit("-sc", "install=bash").stdout
-
-
 def test_multirun_launches_every_combination_and_ends_with_the_worst_status(tmp_path: Path, autofit: Typed) -> None:
     done = autofit("ladder", "-m", "recipe=yolo_demo", "ask.micro_batch=4,-1")
     assert done.returncode == 1
@@ -132,15 +125,6 @@ def test_bad_input_is_one_clear_message_status_1_and_nothing_launched(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_full_disk_is_told_before_anything_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("autofit_launcher.machine.host.disk_free", lambda path: 3 * 2**20)
-    assert main.run(["train", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]) == 1
-    assert "run.root: runs/autofit has 3 MiB of disk left" in capfd.readouterr().err
-    assert not (tmp_path / "runs").exists()
-
-
 def without_the_powers_of_root() -> None:
     """For a child: root, too, is refused where the modes say so."""
     libc = ctypes.CDLL(None)
@@ -162,13 +146,6 @@ def test_a_folder_that_one_may_not_enter_is_a_fault(tmp_path: Path, word: str, s
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root)
     assert done.returncode == 1 and told(done).startswith(said), done.stderr
     assert not (tmp_path / "runs").exists()
-
-
-def test_faults_of_every_part_are_told_together(tmp_path: Path, autofit: Typed) -> None:
-    words = ("ask.micro_bach=3", "device.headroom=7", "trainer.args.epoch=3", "trial.steps=1", "data=nowhere.yaml", "prepare=null")
-    said = answer(autofit("train", "recipe=yolo_demo", *words, "--json"))
-    assert {fault["key"] for fault in said["faults"]} == {"ask.micro_bach", "device.headroom", "trainer.args.epoch", "trial.steps", "data"}
-    assert all(fault["where"] for fault in said["faults"])
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -200,14 +177,6 @@ def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path,
     assert autofit(*command).returncode == 1
 
 
-def test_a_shell_in_which_no_trial_can_be_started_is_told_which_limit_to_raise(tmp_path: Path) -> None:
-    script = str(ROOT / "examples" / "classifier" / "train.py")
-    words = ("run", "--fit-only", "device=cpu", "device.memory=244MiB", "--json", "--", sys.executable, script, "--batch-size", "8")
-    done = command_line.autofit(*words, cwd=tmp_path, before=("sh", "-c", 'ulimit -n 7; exec "$@"', "sh"))
-    assert done.returncode == 1 and answer(done)["status"] == "bad_input"
-    assert "ulimit -n: Too many open files. Name a file" in done.stderr and "Traceback" not in done.stderr
-
-
 def test_a_recipe_that_can_not_be_written_is_refused_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o555)
     (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=4)\n")
@@ -232,10 +201,3 @@ def test_a_recipe_is_copied_and_never_over_one_that_is_there(tmp_path: Path, aut
     assert autofit("recipes", "cpy", "yolo_demo").returncode == 1
     outside = autofit("recipes", "copy", "yolo_demo", "../out")
     assert outside.returncode == 0 and (tmp_path / "recipes" / "out.yaml").exists() and not (tmp_path / "out.yaml").exists()
-
-
-def test_the_schema_and_the_text_for_agents_are_printed(tmp_path: Path, autofit: Typed) -> None:
-    assert json.loads(autofit("schema").stdout)["properties"]["ladder"]
-    said = autofit("agents").stdout
-    named = set(re.findall(r"`autofit (?:--json )?([a-z]+)", said))
-    assert named <= {verb.name for verb in verbs.VERBS} and len(named) >= 6

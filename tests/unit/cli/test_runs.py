@@ -20,7 +20,6 @@ from autofit_launcher.errors import BadInput, Interrupted
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.run_folder import RunFolder
 from tests.helpers.children import child
-from tests.helpers.places import ROOT
 from tests.helpers.run_folders import MIB, ended, tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -119,25 +118,6 @@ def test_runs_lists_the_newest_first_and_passes_over_what_is_none(tmp_path: Path
     assert [run["state"] for run in told(capsys)["runs"]] == ["failed", "done"]
 
 
-def test_runs_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["runs"]) == 0 and "no run in runs/autofit" in capsys.readouterr().out
-    assert main.run(["runs", "nowhere"]) == 1 and "it is not a folder" in capsys.readouterr().err
-    assert main.run(["runs", "--peak"]) == 1 and "doesn't know --peak" in capsys.readouterr().err
-    assert main.run(["runs", "a", "b"]) == 1 and "takes one folder" in capsys.readouterr().err
-
-
-def test_peaks_pairs_what_the_trial_and_the_run_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    memory = {"trial_peak_bytes": 400 * MIB, "run_peak_bytes": 410 * MIB, "cap_bytes": 810 * MIB, "budget_bytes": 900 * MIB}
-    path = ended(tmp_path, "done", memory=memory)
-    ended(tmp_path, "failed")
-    assert main.run(["runs", "--peaks", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "102.5% of its trial's 400 MiB" in out and "810 MiB" in out
-    assert main.run(["runs", "--peaks", "--json", str(tmp_path)]) == 0
-    (pair,) = told(capsys)["peaks"]
-    assert pair["run"] == path.name and pair["run_peak_bytes"] == 410 * MIB and pair["rung_index"] == 1
-
-
 def test_watch_without_a_terminal_says_lines_until_the_run_ends_and_exits_as_it_did(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,19 +168,6 @@ def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
             assert "no process is left behind" not in said.out + said.err
             if verb == "watch":
                 assert "the run goes on" in said.out and child.poll() is None
-
-
-def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with running(tmp_path) as (path, child):
-        argv = [sys.executable, "-m", "autofit_launcher", "watch", str(path)]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as watcher:
-            assert watcher.stdout is not None
-            assert watcher.stdout.readline().startswith("running")
-            watcher.stdout.close()
-            tell(RunFolder(path), status="running", attempts=[{}, {}])  # news, which is said at once
-            assert watcher.wait(timeout=120) == 0
-        assert child.poll() is None
 
 
 def test_stop_ends_the_run_by_its_own_process_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,12 +52,6 @@ def test_a_reader_that_goes_does_not_fail_what_was_done(tmp_path: Path, words: t
     assert child.wait() == 0 and "Error" not in said and "BrokenPipe" not in said, said
 
 
-@pytest.mark.parametrize(("closing", "line", "status"), [(">&-", "ladder recipe=yolo_demo", 0), ("<&- >&- 2>&-", "laddr", 1)])
-def test_streams_that_were_never_open_fail_nothing(tmp_path: Path, closing: str, line: str, status: int) -> None:
-    shell = f'"{sys.executable}" -m autofit_launcher {line} {closing}'
-    assert subprocess.run(["sh", "-c", shell], cwd=tmp_path, env=ENV, stdout=subprocess.DEVNULL, check=False).returncode == status
-
-
 def test_a_standard_output_on_a_full_disk_is_told(tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run([*AUTOFIT, "--help"], cwd=tmp_path, env=ENV, stdout=full, stderr=subprocess.PIPE, text=True, check=False)

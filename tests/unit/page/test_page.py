@@ -15,7 +15,6 @@ from autofit_launcher.cli.say import Terminal
 from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.runs import run_in
 from autofit_launcher.page import page
-from tests.helpers import run_folders
 from tests.helpers.reported import NASTY, reported
 
 
@@ -56,13 +55,6 @@ def test_what_a_trainer_said_is_shown_and_is_no_markup(tmp_path: Path) -> None:
     html = page.render([run_in(reported(tmp_path))])
     assert NASTY not in html and "&lt;/script&gt;" in html and "<script" not in html
     assert not re.search(r"(src|href)=\"(?!data:)|url\(|@import|https?://", html), "it asks something of a network"
-
-
-@pytest.mark.parametrize("status", ["no_rung_fits", "trying", "crashed"])
-def test_a_launch_without_a_chosen_rung_is_not_said_to_have_one(status: str, tmp_path: Path) -> None:
-    folder = RunFolder(run_folders.ended(tmp_path, status))
-    said = changed(folder, rung=None, rung_index=None, accumulation=None)
-    assert "It trains" not in said and ("No rung fits." in said) is (status == "no_rung_fits")
 
 
 def test_a_run_that_is_torn_or_empty_still_has_a_page_and_whatever_goes_wrong_fails_no_launch(
