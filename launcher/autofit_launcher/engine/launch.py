@@ -704,6 +704,9 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         _end_ahead(launch)  # an earlier rung's
         launch.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
         tried = trial.run(replace(job, trains=functools.partial(_begin_ahead, launch, job, rung)), rung)
+        if tried.verdict.kind is Kind.CRASHED and launch.ahead is not None:  # of what both would have for themselves, perhaps
+            _end_ahead(launch)
+            tried = trial.run(job, rung)
         if job.adapter.general and not job.adapter.asked.unseen_step:
             asked = next((one for one in reversed(made) if one.rung.index == 0), None)
             tried = rung_zero.held_against(tried, asked, job.ladder)

@@ -3,7 +3,7 @@
 Its program does what it does without us, in the same order: imports, arguments, data that it reads. The first time that it would write a
 file, make or remove one, start a process or connect to anything it waits for its turn, as it does before it uses the device. What a
 library does as it is imported (a folder of its own, a look for a shared library) it does in any case. What native code writes isn't seen,
-but for ``torch.save`` (``patches``).
+but for ``torch.save`` and the port of a process group (``patches``).
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ def install(instrument: Instrument) -> None:
     modules.install()
     if instrument.settings.turn:
         torch.save, torch.cuda.set_device = _waiting(torch.save, instrument), _waiting(torch.cuda.set_device, instrument)
+        if (store := getattr(torch.distributed, "TCPStore", None)) is not None:
+            store.__init__ = _waiting(store.__init__, instrument)
     if instrument.settings.budget_only:
         made_steps.count()
         at_an_optimizer(instrument.opened_by)
@@ -41,7 +43,7 @@ def install(instrument: Instrument) -> None:
 
 
 def _waiting(function: Callable[..., Any], instrument: Instrument) -> Callable[..., Any]:
-    """A function of native code that writes a file, or takes memory of a card: it waits for the process's turn."""
+    """A function of native code that writes a file, or takes memory of a card or a port: it waits for the process's turn."""
 
     @functools.wraps(function)
     def waiting(*args: Any, **kwargs: Any) -> Any:

@@ -147,13 +147,6 @@ def test_no_resume_is_promised_where_the_record_is_torn(tmp_path: Path, capsys: 
     assert "torn" in said and "command.sh" in said
 
 
-def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with running(tmp_path) as (path, child):
-        assert main.run(["watch", "--json", str(path)]) == 0
-        said = told(capsys)
-    assert said["state"] == "running" and said["owner"]["pid"] == child.pid and said["epoch"] == 2 and said["used_bytes"] == 300 * MIB
-
-
 def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

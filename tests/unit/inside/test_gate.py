@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from autofit_launcher.adapter import commands
@@ -74,3 +75,17 @@ def test_what_a_library_does_as_it_is_imported_is_done(tmp_path: Path) -> None:
         assert child.stdout is not None and child.stdout.readline() == "imported\n" and not (tmp_path / "new").exists()
         turn.touch()
         assert child.wait(timeout=60) == 0 and (tmp_path / "new").exists()
+
+
+def test_the_port_of_a_process_group_is_the_trials_until_then(tmp_path: Path) -> None:
+    code = "import os, torch\nstore = torch.distributed.TCPStore('127.0.0.1', 0, 1, True)\nprint(store.port)\n"
+    turn, argv = tmp_path / "turn", (sys.executable, "-c", code)
+    command = commands.under_budget(Command(argv=argv, env=dict(os.environ)), cpu_budget(), settings=tmp_path / "settings", turn=str(turn))
+    with subprocess.Popen(argv, env=command.env, stdout=subprocess.PIPE, text=True) as child:
+        until = time.monotonic() + 60
+        while not Path(f"{turn}{CAME}").exists() and child.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        assert child.poll() is None and psutil.Process(child.pid).net_connections() == []
+        turn.touch()
+        assert int(child.communicate(timeout=60)[0]) > 0

@@ -329,7 +329,7 @@ def test_a_reading_that_can_not_be_mended_is_launched_as_it_stands(tmp_path: Pat
     assert result.as_record()["misread"] == {"read": {"micro_batch": 32}, "ran": {"micro_batch": 12}, "believed": False}
     words = told(heard)
     assert "the command as it stands ran micro_batch 12, and 32 (--batch-size) had been read. So its micro-batch isn't turned" in words
-    assert "effective batch 12, as the trial saw it; the command's words say 32" in words and "as asked" not in words
+    assert "effective batch 12, as the trial saw it; the command's words say 32" in words and "batch 12, as asked" not in words
     kept = yaml.safe_load(result.job.folder.recipe.read_text())
     assert kept["ladder"]["order"] == [], "a run that runs out of memory goes down no rung that was read wrong"
 

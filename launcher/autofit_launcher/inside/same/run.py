@@ -48,25 +48,31 @@ class _Begun(NamedTuple):
 
 def run(orders: Orders, recorder: Recorder) -> None:
     """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``. As long as host memory has room
-    for both (``free`` bytes), the next is begun beside one, and waits for its turn at the device. If it fails then (of a port that both
-    would have), it is run again alone."""
-    left, ahead = list(orders.payload["twins"]), None
+    for both (``free`` bytes), the next is begun beside one, and waits for its turn at the device. If one fails that wasn't alone (of a
+    port that both would have), it is run again, and so is each by itself from then on."""
+    left, ahead, free = list(orders.payload["twins"]), None, orders.payload["free"]
     while left:
-        this, early, ahead = ahead or _begun(orders, left[0]), ahead is not None, None
+        this, alone, ahead = ahead or _begun(orders, left[0]), ahead is None, None
         until = time.monotonic() + orders.payload["limit_s"]
         this.turn.touch()
         while this.child.poll() is None and time.monotonic() < until:
-            room = _leaves_room(this, free=orders.payload["free"])
+            room = _leaves_room(this, free=free)
             if ahead is None and len(left) > 1 and room:
-                ahead = _begun(orders, left[1])
+                ahead, alone = _begun(orders, left[1]), False
             elif ahead is not None and not room:
                 _end(ahead)
                 ahead = None
             time.sleep(LOOK_S)
         failed = bool(this.child.poll())
-        left = left if early and failed else left[1:]
-        if failed and not early:
+        if failed and alone:
             (this.place / FAILED).touch()
+        if failed and not alone:
+            free = 0
+            if ahead is not None:
+                _end(ahead)
+                ahead = None
+        else:
+            left = left[1:]
         _end(this)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
