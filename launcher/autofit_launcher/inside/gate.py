@@ -39,11 +39,12 @@ def install(turn: str, wait: Callable[[], None]) -> None:
 
 def _changes(turn: str, event: str, args: tuple[Any, ...]) -> bool:
     """Tells whether an event changes anything: no folder that there is, no file of Python's own, or of ours."""
-    if event != "open":
-        return event in _CHANGES and not (event == "os.mkdir" and os.path.isdir(args[0]))
-    path, flags = args[0], args[2]
-    own = isinstance(path, int) or str(path).startswith(turn) or "__pycache__" in str(path) or path == os.devnull
-    return bool(flags & _WRITES) and not own
+    path = str(args[0]) if args else ""
+    if path.startswith(turn) or "__pycache__" in path or path == os.devnull:
+        return False
+    if event == "open":
+        return bool(args[2] & _WRITES) and not isinstance(args[0], int)
+    return event in _CHANGES and not (event == "os.mkdir" and os.path.isdir(path))
 
 
 def _by_a_library() -> bool:
