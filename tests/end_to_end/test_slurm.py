@@ -106,15 +106,6 @@ def log(said: dict[str, Any]) -> str:
     return Path(said["log"]).read_text()
 
 
-@pytest.mark.parametrize(("asked", "said"), [
-    ("launch.slurm.partition=nope", "invalid partition specified"), ("launch.slurm.sbatch={no-such-flag: 1}", "unrecognized option"),
-])  # fmt: skip
-def test_a_job_that_slurm_does_not_take_is_refused_and_nothing_is_left(place: Place, asked: str, said: str) -> None:
-    done = place.autofit("train", "recipe=night", "launch=slurm", asked)
-    assert done.returncode == 1 and "launch.slurm: " in done.stderr and said in done.stderr and "Traceback" not in done.stderr, done.stderr
-    assert place.runs() == [] and place.up.queued() == []
-
-
 def test_a_job_that_waits_is_listed_followed_not_begun_elsewhere_and_taken_back(place: Place) -> None:
     said = place.submitted("recipe=night", "launch.slurm.sbatch={begin: now+1hour}")
     until(lambda: place.seen(said)["job_reason"])

@@ -121,6 +121,21 @@ def resident_bytes(pid: int | str = "self") -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def family(pid: int) -> list[int]:
+    """Finds a process and all living ones below it."""
+    return [pid, *descendants(pid)]
+
+
+def leaves_room(pid: int, *, free: int) -> bool:
+    """Tells whether host memory, of which so many bytes were ``free``, has room for another process like this one and all below it, as both
+    grow. What has ended meanwhile takes none."""
+    taken = 0
+    for one in family(pid):
+        with contextlib.suppress(OSError, IndexError):
+            taken += resident_bytes(one)
+    return 3 * taken < free
+
+
 def own_bytes(pid: int) -> tuple[int, int]:
     """Returns (private memory, shared memory) of a process that no file backs: its own, and its part of what it has together with others,
     so that forked workers don't count their parent's again (smaps_rollup, proc_pid_smaps(5)). Walks all its pages: some 10 ms for each GiB.

@@ -323,7 +323,7 @@ def begin(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows] | None 
     None: there is no full run."""
     launch = Launch(job=job, screen=screen, fit_only=show is None, show=show)
     with job.turn, owner.owning(job.folder.path), recorded(launch):
-        _carried_out(launch, show)
+        _carried_out(launch)
     return launch
 
 
@@ -339,15 +339,15 @@ def go_on(begun: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows]
             screen.say(f"edited since the launch: {newer}. What runs is that, at the launch's rung")
         launch.show = None if launch.fit_only else show
         with recorded(launch):
-            _carried_out(launch, show)
+            _carried_out(launch)
     return launch
 
 
-def _carried_out(launch: Launch, show: tuple[Shows, Shows] | None) -> None:
+def _carried_out(launch: Launch) -> None:
     if launch.chosen is None:
         walk(launch)
-    if launch.chosen is not None and not launch.fit_only and show is not None:
-        see_through(launch, show=show)
+    if launch.chosen is not None and launch.show is not None:
+        see_through(launch, show=launch.show)
 
 
 @contextmanager
@@ -713,8 +713,6 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         made.append(tried)
         launch.trying = None
         launch.told().trial_ended(tried)
-        if not tried.verdict.fits:
-            _end_ahead(launch)
         waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in made)
         if tried.verdict.kind is not Kind.CARD_TAKEN or not card_is_back(launch, tried.verdict.why, waits=waits):
             return tried
@@ -740,7 +738,8 @@ def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
 def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int) -> None:
     """Begins the run of a rung whose trial is seen to train: what it does before its first change and the device isn't waited for later."""
     if launch.show is not None and launch.ahead is None and not launch.attempts:
-        launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
+        with suppress(OSError, BadInput):  # a full disk, say: it is started when it is its turn, or that is told then
+            launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
 
 
 def _end_ahead(launch: Launch) -> None:

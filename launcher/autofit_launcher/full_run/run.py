@@ -118,8 +118,7 @@ def ahead(job: Job, rung: Rung, *, show: tuple[Shows, Shows], beside: int) -> Ah
     budget, files, turn = job.budget, job.folder.attempt(1), job.folder.path / "native" / "turn"
     if budget.ranks or budget.may_spill or rung.world_size > 1 or not _held(budget):
         return None
-    command, family = _composed(job, rung, FIRST), (beside, *procfs.descendants(beside))
-    room = host.memory()[1] > 3 * sum(map(procfs.resident_bytes, family))
+    command, room = _composed(job, rung, FIRST), procfs.leaves_room(beside, free=host.memory()[1])
     if (command.ranks or 1) > 1 or not room or not _is_python(process.program(command.words[0])):
         return None
     turn.unlink(missing_ok=True)

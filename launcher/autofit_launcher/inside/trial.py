@@ -185,7 +185,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
 def _out_of_reach(pid: int) -> str:
     """A Python process of the command's that has run for some time and into which the probe can't come, or hasn't come though torch is in
     it already; in words, nothing where there is none. However long an interpreter takes to start says nothing."""
-    for one in (pid, *procfs.descendants(pid)):
+    for one in procfs.family(pid):
         with contextlib.suppress(OSError, IndexError):
             name = os.path.basename(os.readlink(f"/proc/{one}/exe"))
             age = time.time() - os.stat(f"/proc/{one}").st_ctime

@@ -57,7 +57,7 @@ class Usage(Looks):
         return peak
 
     def _look_at_card(self) -> None:
-        size, told = devices.used_bytes(self._budget, (self._pid, *procfs.descendants(self._pid)))
+        size, told = devices.used_bytes(self._budget, procfs.family(self._pid))
         if told and not self._told:  # what was in use before is no use of the run's
             self._told, self.peak_bytes, self._lately_bytes = True, 0, 0
         self._saw(size if told or not self._told else 0)
@@ -84,12 +84,6 @@ class Usage(Looks):
             bases |= {below: base for below in procfs.descendants(pid) if below not in bases}
         self._bases = bases
         self._stepping = frozenset(int(told.stem) for told in self._processes.glob(f"*{STEPS}") if told.stem.isdecimal())
-
-
-def _private(pid: int) -> int:
-    with suppress(OSError):
-        return procfs.own_bytes(pid)[0]
-    return 0
 
 
 LOOK_S = 0.5
@@ -133,12 +127,15 @@ class HostMeter(Looks):
         if (began := time.monotonic()) < self._next_at:
             return
         use, free, private, shared = self.use, host.memory()[1], 0, 0
-        for pid in (self._pid, *procfs.descendants(self._pid)):
+        trial, others = set(procfs.family(self._pid)), 0
+        for pid in trial.union(procfs.descendants(os.getpid())):
             with suppress(OSError):  # it has ended
                 own, mapped = procfs.own_bytes(pid)
-                private, shared = private + own, shared + mapped
-        others = set(procfs.descendants(os.getpid())) - {self._pid, *procfs.descendants(self._pid)}  # a run that was begun ahead: it ends
-        there = max(free, host.memory()[1]) + private + shared + sum(map(_private, others))
+                if pid in trial:
+                    private, shared = private + own, shared + mapped
+                else:
+                    others += own  # of a run that was begun ahead: it is the run, or ends
+        there = max(free, host.memory()[1]) + private + shared + others
         use.memory_bytes, use.shared_mapped = max(use.memory_bytes, private + shared), max(use.shared_mapped, shared)
         use.memory_there = min(there, use.memory_there or there)
         if use.shared_before is not None:

@@ -275,7 +275,7 @@ class TrialWatch:
         if now - self._looked < LOOK_S:
             return
         self._looked = now
-        for one in (self._child.pid, *procfs.descendants(self._child.pid)):
+        for one in procfs.family(self._child.pid):
             with suppress(OSError):  # it has ended
                 self.peak_data_bytes = max(self.peak_data_bytes, procfs.data_bytes(one))
         phase = (TrialReport.read(self._report) or TrialReport()).phase

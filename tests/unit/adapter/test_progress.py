@@ -96,28 +96,21 @@ def test_a_bar_for_each_epoch_counts_within_it_once_that_shows() -> None:
     assert done.done == pytest.approx((1 + 0.5) / 4) and (done.epoch, done.step) == (2, 5)
 
 
-def test_a_bar_that_starts_anew_was_of_an_epoch() -> None:
+def test_a_count_is_of_what_its_neighbours_show() -> None:
+    """A bar that starts anew was of an epoch, a shorter one without a word is a validation; parts of epochs leave a bar that of the whole
+    run, and the length of something else isn't the run's."""
     assert followed([" 90%|##  | 9/10 [00:01<00:01]", " 10%|##  | 1/10 [00:01<00:01]"])[-1].done is None
-
-
-def test_a_shorter_bar_without_a_word_is_a_validation() -> None:
     last = followed([" 50%|##  | 5/10 [00:01<00:01]", " 50%|##  | 1/2 [00:01<00:01]"])[-1]
     assert last.phase == VALIDATE and (last.step, last.steps) == (5, 10)
+    lines = [" 20%|#   | 2/10 [00:01<00:01]", "{'loss': '0.5', 'epoch': '0.4'}", " 30%|#   | 3/10 [00:01<00:01]"]
+    assert followed(lines)[-1].done == 0.3
+    assert followed(["step 1/3: reads the data", "step 100 loss 0.3"])[-1].done is None
 
 
 def test_a_length_that_was_not_reached_is_told_from_one_that_was() -> None:
     assert Progress(epoch=3, epochs=40).short_of_its_length == "epoch 3 of 40"
     for reached in (Progress(epoch=39, epochs=40), Progress(epoch=3), Progress(step=3, steps=40)):
         assert not reached.short_of_its_length
-
-
-def test_parts_of_epochs_leave_a_bar_that_of_the_whole_run() -> None:
-    lines = [" 20%|#   | 2/10 [00:01<00:01]", "{'loss': '0.5', 'epoch': '0.4'}", " 30%|#   | 3/10 [00:01<00:01]"]
-    assert followed(lines)[-1].done == 0.3
-
-
-def test_the_length_of_something_else_is_not_the_runs() -> None:
-    assert followed(["step 1/3: reads the data", "step 100 loss 0.3"])[-1].done is None
 
 
 def of_trainer(recipe: Recipe, lines: Iterable[str]) -> list[Progress]:

@@ -129,6 +129,21 @@ def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
     assert fit.exit_code == (0 if when == "wait" else 4)
 
 
+def test_a_trial_that_crashes_beside_a_run_begun_ahead_is_made_once_more_alone(
+    card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, ended = make_job(tmp_path), list[str]()
+    monkeypatch.setattr(launch, "ahead", lambda *_, **__: SimpleNamespace(end=lambda: ended.append("of a port that both would have")))
+
+    def run(job: Job, rung: Any, **_: Any) -> Trial:
+        job.trains(1)
+        return tried(job, Kind.FITS if ended else Kind.CRASHED, index=rung.index)
+
+    monkeypatch.setattr(trial, "run", run)
+    asked = engine.Launch(job=job, show=(sys.stdout.buffer, sys.stderr.buffer))
+    assert engine.make_trial(asked, job.ladder.asked).verdict.fits and len(ended) == len(asked.trials) == 1 and asked.ahead is None
+
+
 def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = make_job(tmp_path, when_taken="stop")
     monkeypatch.setattr(trial, "run", lambda job, rung, **_: tried(job, Kind.FITS))

@@ -36,6 +36,24 @@ CHANGES = {
 }
 
 
+def begun(*words: str, place: Path, **env: str) -> tuple[subprocess.Popen[str], Path]:
+    """A program in that folder, begun ahead; and the file that is its turn."""
+    plain = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    turn, settings = (place.with_name(f"{place.name}-{name}") for name in ("turn", "settings"))
+    asked = Command(argv=(sys.executable, *words), env={**plain, **env})
+    command = commands.under_budget(asked, cpu_budget(), settings=settings, turn=str(turn))
+    return subprocess.Popen(command.argv, env=command.env, cwd=place, stdout=subprocess.PIPE, text=True), turn
+
+
+def waits(child: subprocess.Popen[str], turn: Path) -> bool:
+    """Tells whether it has come to the gate, and stays there."""
+    until = time.monotonic() + 60
+    while not Path(f"{turn}{CAME}").exists() and child.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    return child.poll() is None
+
+
 def files(place: Path) -> dict[str, int]:
     """All but what Python compiles for itself."""
     return {path.name: path.stat().st_mtime_ns for path in place.iterdir() if path.name != "__pycache__"}
@@ -44,20 +62,12 @@ def files(place: Path) -> dict[str, int]:
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_nothing_is_changed_before_its_turn(change: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    for name, text in {"data": "rows", "log": "", "mine.py": "", "writes.py": "open('new', 'w')"}.items():
+    texts = {"data": "rows", "log": "", "mine.py": "", "writes.py": "open('new', 'w')", "train.py": f"{BEFORE}{change}\nprint('ends')\n"}
+    for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    (tmp_path / "train.py").write_text(f"{BEFORE}{change}\nprint('ends')\n")
-    turn, told = tmp_path.with_name(f"{tmp_path.name}-turn"), tmp_path.with_name(f"{tmp_path.name}-settings")
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    argv = (sys.executable, "train.py")
-    command = commands.under_budget(Command(argv=argv, env=env), cpu_budget(), settings=told, turn=str(turn))
-    before = files(tmp_path)
-    with subprocess.Popen(argv, env=command.env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
-        until = time.monotonic() + 60
-        while not Path(f"{turn}{CAME}").exists() and child.poll() is None and time.monotonic() < until:
-            time.sleep(0.05)
-        time.sleep(0.3)
-        assert child.poll() is None and files(tmp_path) == before
+    before, (child, turn) = files(tmp_path), begun("train.py", place=tmp_path)
+    with child:
+        assert waits(child, turn) and files(tmp_path) == before
         turn.touch()
         assert child.communicate(timeout=60)[0] == "ends\n" and child.returncode == 0
     assert files(tmp_path) != before
@@ -68,27 +78,18 @@ def test_what_a_library_does_as_it_is_imported_is_done(tmp_path: Path) -> None:
     library = tmp_path / "site-packages"
     library.mkdir()
     (library / "looks.py").write_text("import subprocess, tempfile\nsubprocess.run(['true'])\ntempfile.gettempdir()\n")
-    (tmp_path / "train.py").write_text("import looks\nprint('imported', flush=True)\nopen('new', 'w')\n")
-    turn = tmp_path / "turn"
-    env = {**os.environ, "PYTHONPATH": str(library)}
-    command = commands.under_budget(
-        Command(argv=(sys.executable, "train.py"), env=env), cpu_budget(), settings=tmp_path / "settings", turn=str(turn)
-    )
-    with subprocess.Popen(command.argv, env=command.env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as child:
+    code = "import looks\nprint('imported', flush=True)\nopen('new', 'w')\n"
+    child, turn = begun("-c", code, place=tmp_path, PYTHONPATH=str(library))
+    with child:
         assert child.stdout is not None and child.stdout.readline() == "imported\n" and not (tmp_path / "new").exists()
         turn.touch()
         assert child.wait(timeout=60) == 0 and (tmp_path / "new").exists()
 
 
 def test_the_port_of_a_process_group_is_the_trials_until_then(tmp_path: Path) -> None:
-    code = "import os, torch\nstore = torch.distributed.TCPStore('127.0.0.1', 0, 1, True)\nprint(store.port)\n"
-    turn, argv = tmp_path / "turn", (sys.executable, "-c", code)
-    command = commands.under_budget(Command(argv=argv, env=dict(os.environ)), cpu_budget(), settings=tmp_path / "settings", turn=str(turn))
-    with subprocess.Popen(argv, env=command.env, stdout=subprocess.PIPE, text=True) as child:
-        until = time.monotonic() + 60
-        while not Path(f"{turn}{CAME}").exists() and child.poll() is None and time.monotonic() < until:
-            time.sleep(0.05)
-        time.sleep(0.3)
-        assert child.poll() is None and psutil.Process(child.pid).net_connections() == []
+    code = "import torch\nstore = torch.distributed.TCPStore('127.0.0.1', 0, 1, True)\nprint(store.port)\n"
+    child, turn = begun("-c", code, place=tmp_path)
+    with child:
+        assert waits(child, turn) and psutil.Process(child.pid).net_connections() == []
         turn.touch()
         assert int(child.communicate(timeout=60)[0]) > 0

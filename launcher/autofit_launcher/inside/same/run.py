@@ -56,7 +56,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
         until = time.monotonic() + orders.payload["limit_s"]
         this.turn.touch()
         while this.child.poll() is None and time.monotonic() < until:
-            room = _leaves_room(this, free=free)
+            room = procfs.leaves_room(this.child.pid, free=free)
             if ahead is None and len(left) > 1 and room:
                 ahead, alone = _begun(orders, left[1]), False
             elif ahead is not None and not room:
@@ -75,13 +75,6 @@ def run(orders: Orders, recorder: Recorder) -> None:
             left = left[1:]
         _end(this)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
-
-
-def _leaves_room(one: _Begun, *, free: int) -> bool:
-    """Tells whether another twin has room beside one; yes where that has ended meanwhile."""
-    with contextlib.suppress(OSError):
-        return 3 * sum(map(procfs.resident_bytes, (one.child.pid, *procfs.descendants(one.child.pid)))) < free
-    return True
 
 
 def _begun(orders: Orders, twin: dict[str, Any]) -> _Begun:
