@@ -97,8 +97,6 @@ def test_a_bar_for_each_epoch_counts_within_it_once_that_shows() -> None:
 
 
 def test_a_count_is_of_what_its_neighbours_show() -> None:
-    """A bar that starts anew was of an epoch, a shorter one without a word is a validation; parts of epochs leave a bar that of the whole
-    run, and the length of something else isn't the run's."""
     assert followed([" 90%|##  | 9/10 [00:01<00:01]", " 10%|##  | 1/10 [00:01<00:01]"])[-1].done is None
     last = followed([" 50%|##  | 5/10 [00:01<00:01]", " 50%|##  | 1/2 [00:01<00:01]"])[-1]
     assert last.phase == VALIDATE and (last.step, last.steps) == (5, 10)

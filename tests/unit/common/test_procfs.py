@@ -17,9 +17,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def test_memory_that_is_taken_is_seen() -> None:
-    before = procfs.data_bytes()
+    before, ended = procfs.data_bytes(), 2**22 + 1  # no kernel gives a process a higher number than 2**22
     with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as taken:  # the heap may have room of an earlier test's
         assert procfs.data_bytes() - before == pytest.approx(len(taken), rel=0.05)
+    assert procfs.leaves_room(ended, free=1) and not procfs.leaves_room(os.getpid(), free=MIB)
 
 
 def test_who_has_a_file_open_is_told_from_who_has_not(tmp_path: Path) -> None:

@@ -142,6 +142,8 @@ def test_a_trial_that_crashes_beside_a_run_begun_ahead_is_made_once_more_alone(
     monkeypatch.setattr(trial, "run", run)
     asked = engine.Launch(job=job, show=(sys.stdout.buffer, sys.stderr.buffer))
     assert engine.make_trial(asked, job.ladder.asked).verdict.fits and len(ended) == len(asked.trials) == 1 and asked.ahead is None
+    monkeypatch.setattr(launch, "ahead", lambda *_, **__: (_ for _ in ()).throw(OSError("a full disk")))
+    assert engine.make_trial(asked, job.ladder.asked).verdict.fits and asked.ahead is None, "it is started when it is its turn"
 
 
 def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,6 @@ def waits(child: subprocess.Popen[str], turn: Path) -> bool:
 
 
 def files(place: Path) -> dict[str, int]:
-    """All but what Python compiles for itself."""
     return {path.name: path.stat().st_mtime_ns for path in place.iterdir() if path.name != "__pycache__"}
 
 
