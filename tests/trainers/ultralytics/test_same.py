@@ -47,7 +47,7 @@ def proven(data: ShapesData, place: Path, *, model: str, cards: int) -> Proof:
     budget = ranks.budget_of(cards, "cpu", memory_bytes=2**30, headroom=0.1) if cards > 1 else cpu_budget(2**30)
     job = script.job(adapter, place, budget)
     rung = next(rung for rung in job.ladder.rungs if rung.micro_batch == 4)
-    assert proof.needed(job, rung)
+    assert proof.needed(job, rung) and {"amp=False", "epochs=2", "mosaic=0.0"} < set(adapter.twin(rung, budget, folder=place).argv)
     return proof.prove(job, rung)
 
 
