@@ -256,6 +256,21 @@ def yolo(bench: Bench) -> dict[str, Any]:
     return {"claims": claims, "launch": summary(record), "same": same}
 
 
+def cost(bench: Bench) -> dict[str, Any]:
+    """Enter -> first step of the run, autofit's beside the plain command's, where what is asked fits and one rung lower."""
+    rows = bench.rows.with_name("cost.jsonl")
+    argv = (sys.executable, "-m", "benchmarks.cost.first_step", "--only", "gpt on a card", "--pairs", "2", "--rows", str(rows))
+    status, _, _ = bench.command("cost", *argv, limit_s=200, env={"PYTHONPATH": f"{ROOT}{os.pathsep}{play.behind(str(ROOT))}"})
+    if status:
+        return {"claims": {"cost": claim(False, f"exit status {status}")}}
+    row = json.loads(rows.read_text(encoding="utf-8").splitlines()[-1])
+    least = {way: min(seconds) for way, seconds in row["first_steps"].items()}
+    times = {way: least[way] / least["plain"] for way in ("fits", "lower")}
+    figures = ", ".join(f"{way} {least[way]:.1f} s ({one:.1f} x)" for way, one in times.items())
+    holds = times["fits"] <= 1.6 and times["lower"] <= 3
+    return {"claims": {"cost": claim(holds, f"plain {least['plain']:.1f} s, {figures}")}, "row": row}
+
+
 def compiled(bench: Bench) -> dict[str, Any]:
     """A GPT under torch.compile that 80 % of what it needs can't hold: trials, twins and run, each of which compiles."""
     flags = ("--layers", "2", "--batch-size", "128", "--compile", "aot_eager" if bench.played else "inductor")
@@ -312,6 +327,7 @@ def gpu_check(letter: str, limit_s: float) -> Callable[[Bench], dict[str, Any]]:
 STEPS = (
     Step(name="machine", seconds=20, act=machine),
     Step(name="yolo", seconds=120, act=yolo),
+    Step(name="cost", seconds=60, act=cost),
     Step(name="compiled", seconds=90, act=compiled),
     Step(name="fit", seconds=60, act=fit, sent=True),
     Step(name="neighbour", seconds=30, act=late_neighbour, sent=True),
