@@ -19,7 +19,7 @@ from autofit_launcher.common import interpreter
 from autofit_launcher.common.sizes import format_size
 from autofit_launcher.config.hydra_overrides import quoted
 from autofit_launcher.config.recipe import Draft
-from autofit_launcher.errors import COMMAND_LINE, BadInput, ExitCode, refusal
+from autofit_launcher.errors import COMMAND_LINE, ExitCode, refusal
 from autofit_launcher.ladder import rungs
 from autofit_launcher.machine import process
 from autofit_launcher.pretended import catalogue
@@ -49,8 +49,7 @@ def plan(call: Call) -> Iterable[Task]:
 
 def _of_recipe(draft: Draft, terminal: Terminal, *, models: Sequence[GpuModel]) -> Answer:
     """Plays a recipe, with small data where its own isn't here and such can be made."""
-    if (recipe := draft.recipe) is None:
-        raise BadInput(draft.faults)
+    recipe = draft.needed()
     command, words = recipe.trainer.args.get("command") or (), ["fit", *draft.provenance.overrides]
     program = next(iter(shlex.split(command) if isinstance(command, str) else command), "")
     is_here = recipe.prepare or os.path.exists(recipe.data or "") or draft.provenance.where("data") == COMMAND_LINE

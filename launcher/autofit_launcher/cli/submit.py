@@ -43,7 +43,7 @@ def hand_in(draft: Draft, terminal: Terminal, *, fit_only: bool, folder: Path | 
     ``folder``, which was interrupted or has failed."""
     from autofit_launcher.engine import prepare
 
-    faults = _faults(draft)
+    faults = _faults(draft.needed())
     if folder is not None and faults:
         raise BadInput(draft.provenance.placed(faults))
     prepare.refuse_a_rung(draft)
@@ -56,21 +56,19 @@ def hand_in(draft: Draft, terminal: Terminal, *, fit_only: bool, folder: Path | 
         raise
 
 
-def _faults(draft: Draft) -> list[Fault]:
+def _faults(recipe: Recipe) -> list[Fault]:
     """Faults of SLURM here, and of so many cards."""
-    assert draft.recipe is not None
-    device, found = draft.recipe.device, "device.cards=all doesn't say how many cards the job needs"
-    unsaid = device.cards == "all" and draft.recipe.launch.slurm.gpus is None and device.kind != "cpu"
+    device, found = recipe.device, "device.cards=all doesn't say how many cards the job needs"
+    unsaid = device.cards == "all" and recipe.launch.slurm.gpus is None and device.kind != "cpu"
     return [*slurm.faults(), *([Fault(key="launch.slurm.gpus", found=found, cure="Say how many: launch.slurm.gpus=4.")] if unsaid else [])]
 
 
 def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
-    assert draft.recipe is not None
     begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
     if submission.read(folder) is None:
         submission.write(folder, begun)  # the job may start before SLURM has told its id
     with doing("handing the job to SLURM"):
-        handed = replace(begun, job=_job(folder, draft.recipe))
+        handed = replace(begun, job=_job(folder, draft.needed()))
     submission.write(folder, handed)
     log = handed.log(folder)
     terminal.say(f"handed to SLURM: job {handed.job}", f"  {typed('watch', folder)}", f"  {typed('stop', folder)}", f"its words: {log}")
@@ -135,7 +133,6 @@ def begun_before(draft: Draft) -> Path | None:
     says ``autofit train`` again when its job is queued again."""
     if draft.recipe is None or not submission.starts_before():
         return None
-
     same, job = as_yaml(draft.recipe), submission.job_here()
     for folder in map(RunFolder, below(Path(draft.recipe.run.root))):
         asked = folder.asked if folder.asked.exists() else folder.recipe

@@ -16,14 +16,13 @@ from autofit_launcher.common import interpreter
 from autofit_launcher.common.activity import doing
 from autofit_launcher.config.hydra_overrides import Override, device, for_hydra, jobs, override_in
 from autofit_launcher.config.recipe_files import recipe_files
-from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
+from autofit_launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean, refusal
 from autofit_launcher.paths import home, short
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from autofit_launcher.config.recipe import Draft, Provenance
-
+    from autofit_launcher.config.recipe import Draft
 
 _LAUNCHER = "hydra/launcher"
 
@@ -36,16 +35,19 @@ def composed(line: Typed, *, program: str, drafted: Mapping[str, str], show: Cal
     """
     from hydra.core.hydra_config import HydraConfig
 
-    from autofit_launcher.config.recipe import checked
+    from autofit_launcher.config.recipe import Provenance, checked
 
     found: list[Draft] = []
 
     def keep(config: DictConfig) -> None:
-        found.append(checked(config, _provenance(HydraConfig.get(), drafted)))
+        said: Any = HydraConfig.get()
+        name = said.runtime.choices.get("recipe")
+        file = None if name in drafted else recipe_files().get(name)
+        found.append(checked(config, Provenance(overrides=tuple(said.overrides.task), file=file)))
 
     if any(one.key == _LAUNCHER for one in line.said):
         cure = "Leave it out; with launch=slurm each launch of a multirun is a job of its own."
-        raise BadInput([Fault(key=_LAUNCHER, found="autofit hands nothing to launchers of Hydra's", cure=cure, where=COMMAND_LINE)])
+        raise refusal("autofit hands nothing to launchers of Hydra's", cure, where=COMMAND_LINE, key=_LAUNCHER)
     typed = [word for said in line.overrides for word in device(said, sweeping=line.sweeping)]
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in typed]
     with doing("composing the recipe"), as_faults(dict(zip(told, typed, strict=True))):
@@ -120,7 +122,7 @@ def read(words: Sequence[str]) -> Typed:
         _no_flag(f"there is no flag {unknown.partition('=')[0]}")
     if endless := next((word for word in args.overrides if len(word) > MOST_LETTERS), ""):
         found = f"{endless[:40]}... has {len(endless)} letters, and at most {MOST_LETTERS} can be typed"
-        raise BadInput([Fault(key="", found=found, cure="Write it in a recipe's file.", where=COMMAND_LINE)])
+        raise refusal(found, "Write it in a recipe's file.")
     flags = tuple(word for word in words if word not in {*args.overrides, *rest, "-m", "--multirun"})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
     sweeping = args.multirun or MULTIRUN in args.overrides
@@ -129,14 +131,7 @@ def read(words: Sequence[str]) -> Typed:
 
 def _no_flag(message: str) -> NoReturn:
     cure = "KEY=VALUE stand without dashes, and a command's own flags behind --. `autofit VERB --help` lists autofit's flags."
-    raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
-
-
-def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
-    from autofit_launcher.config.recipe import Provenance
-
-    name = hydra_config.runtime.choices.get("recipe")
-    return Provenance(overrides=tuple(hydra_config.overrides.task), file=None if name in drafted else recipe_files().get(name))
+    raise refusal(message, cure)
 
 
 @contextmanager

@@ -15,13 +15,13 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers import oc
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from autofit_launcher.common import files
 from autofit_launcher.common.words import is_secret, masked
 from autofit_launcher.config.schema import Recipe, WheelRule
-from autofit_launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
+from autofit_launcher.errors import COMMAND_LINE, PLACE, BadInput, Fault, did_you_mean
 from autofit_launcher.paths import short
 
 
@@ -58,6 +58,12 @@ class Draft:
     recipe: Recipe | None
     faults: tuple[Fault, ...]
     provenance: Provenance
+
+    def needed(self) -> Recipe:
+        """The recipe. Raises BadInput where nothing could be made."""
+        if self.recipe is None:
+            raise BadInput(self.faults)
+        return self.recipe
 
 
 def checked(said: Any, provenance: Provenance) -> Draft:
@@ -120,15 +126,12 @@ _MOST_MENDS = 3  # a dropped key can lay bare a fault behind it (a missing value
 
 def _dropped(plain: dict[Any, Any], loc: Sequence[str | int]) -> bool:
     """Takes the faulty key out, so that its default stands in for it; False where there is nothing to take out."""
-    node: Any = plain
-    for at, part in enumerate(loc):
-        inside = node.get(part) if isinstance(node, dict) else None
-        last = at == len(loc) - 1 or not isinstance(inside, dict)
-        if isinstance(node, dict) and part in node and last:
-            del node[part]
-            return True
-        node = inside
-    return False
+    if len(loc) > 1 and isinstance(inside := plain.get(loc[0]), dict):
+        return _dropped(inside, loc[1:])
+    there = bool(loc) and loc[0] in plain
+    if there:
+        del plain[loc[0]]
+    return there
 
 
 def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
@@ -151,11 +154,9 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
 def _fields_at(loc: Sequence[str | int]) -> list[str]:
     model: Any = Recipe
     for part in loc:
-        field = getattr(model, "model_fields", {}).get(str(part))
-        if field is None:
-            return list(WheelRule.model_fields)
-        model = field.annotation
-    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else list(WheelRule.model_fields)
+        fields = getattr(model, "model_fields", {})
+        model = fields[part].annotation if part in fields else WheelRule
+    return list(model.model_fields)
 
 
 def as_yaml(recipe: Recipe) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigNode, ConfigStore
@@ -21,7 +21,7 @@ from autofit_launcher.common import files
 from autofit_launcher.config import yaml_text
 from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
+from autofit_launcher.errors import PLACE, did_you_mean, refusal
 from autofit_launcher.paths import home, short
 
 _GROUP, _OPTION = re.compile(r"(override +)?/?(?!hydra\b)\w+"), re.compile(r"[\w .+-]+")
@@ -64,9 +64,9 @@ def _read(file: Path) -> tuple[str, str]:
     try:
         return files.read(file).decode("utf-8-sig"), short(file)
     except UnicodeDecodeError as error:
-        _refuse(short(file), f"byte {error.start} is not UTF-8", "Save the file as UTF-8.")
+        raise refusal(f"byte {error.start} is not UTF-8", "Save the file as UTF-8.", where=short(file)) from error
     except OSError as error:
-        _refuse(short(file), f"can't be read: {error.strerror}", "Make it readable.")
+        raise refusal(f"can't be read: {error.strerror}", "Make it readable.", where=short(file)) from error
 
 
 def _config(read: Callable[[], tuple[str, str]]) -> Container:
@@ -75,29 +75,25 @@ def _config(read: Callable[[], tuple[str, str]]) -> Container:
     text, place = read()
     try:
         if not isinstance(node := yaml_text.bounded(text)[1], yaml.MappingNode | None):
-            _refuse(place, "it holds a list, or one value", "A recipe is keys and values, such as summary: my own job")
+            raise refusal("it holds a list, or one value", "A recipe is keys and values, such as summary: my own job", where=place)
         config = OmegaConf.create(text)
-    except RecursionError:
-        _refuse(place, "it is nested too deeply", "A recipe is sections of keys and values.")
+    except RecursionError as error:
+        raise refusal("it is nested too deeply", "A recipe is sections of keys and values.", where=place) from error
     except yaml.MarkedYAMLError as error:
         line = f"{place}:{error.problem_mark.line + 1}" if error.problem_mark is not None else place
         cure = "Each key stands once; the keys of one section are indented alike, with blanks."
-        _refuse(line, str(error.problem or error.context).removeprefix("found "), cure)
+        raise refusal(str(error.problem or error.context).removeprefix("found "), cure, where=line) from error
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
-        _refuse(place, str(error).splitlines()[0], "Correct it there.")
+        raise refusal(str(error).splitlines()[0], "Correct it there.", where=place) from error
     told: Any = OmegaConf.to_container(config, resolve=False)
     if unknown := next((key for key in told if key not in Recipe.model_fields and key != "defaults"), None):
         at = next((name.start_mark.line + 1 for name, _ in (node.value if node else ()) if name.value == str(unknown)), 1)
         cure = f"{did_you_mean(str(unknown), Recipe.model_fields)}Known here: {', '.join(sorted(Recipe.model_fields))}."
-        raise BadInput([Fault(key=str(unknown), where=f"{place}:{at}", found=f"no such key (value {told[unknown]!r})", cure=cure)])
+        raise refusal(f"no such key (value {told[unknown]!r})", cure, where=f"{place}:{at}", key=str(unknown))
     cure, defaults = "It is a list, as in the recipes that `autofit recipes` shows.", told.get("defaults", [])
     if not isinstance(defaults, list):
-        _refuse(place, f"defaults is {defaults!r}", cure)
+        raise refusal(f"defaults is {defaults!r}", cure, where=place)
     said = [pair for one in defaults for pair in (one.items() if isinstance(one, dict) else [("recipe", one)])]
     if not all(_GROUP.fullmatch(str(group)) and isinstance(name, str) and _OPTION.fullmatch(name) for group, name in said):
-        _refuse(place, f"defaults name what is no option of a group of autofit's: {defaults}", cure)
+        raise refusal(f"defaults name what is no option of a group of autofit's: {defaults}", cure, where=place)
     return config
-
-
-def _refuse(place: str, found: str, cure: str) -> NoReturn:
-    raise BadInput([Fault(key="", where=place, found=found, cure=cure)])

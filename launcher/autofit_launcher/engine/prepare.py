@@ -56,7 +56,7 @@ def prepare(draft: Draft, say: Say = quiet, *, folder: RunFolder | None = None) 
     Raises BadInput with all faults; nothing was launched then, except perhaps the recipe's own ``prepare`` command.
     ``folder``: the one that ``enter`` has made.
     """
-    recipe = _recipe_of(draft)
+    recipe = draft.needed()
     with doing("checking the recipe, its data and the device"):
         faults = list(draft.faults)
         budget = _collect(faults, lambda: _budget(recipe))
@@ -78,7 +78,7 @@ def prepare(draft: Draft, say: Say = quiet, *, folder: RunFolder | None = None) 
 def enter(draft: Draft, *more: Fault) -> RunFolder:
     """The folder of a launch that another machine will begin, made after all checks that need no device of this one. Raises BadInput with
     all faults, ``more`` among them; nothing is there then."""
-    recipe = _recipe_of(draft)
+    recipe = draft.needed()
     with doing("checking the recipe and its data"):
         checked(draft, [*draft.faults, *more], make_data=False)
     return _folder(recipe)
@@ -91,12 +91,6 @@ def refuse_a_rung(draft: Draft) -> None:
         cure = f"Leave it out; `autofit trial ... rung={rung}` tries that one."
         named = Fault(key="rung", found=f"{rung} is named, and this verb finds the rung by itself", cure=cure)
         raise BadInput(draft.provenance.placed([*draft.faults, named]))
-
-
-def _recipe_of(draft: Draft) -> Recipe:
-    if draft.recipe is None:
-        raise BadInput(draft.faults)
-    return draft.recipe
 
 
 LEAST_DISK_BYTES = 512 * 2**20
@@ -124,7 +118,7 @@ def _folder(recipe: Recipe) -> RunFolder:
 def checked(draft: Draft, faults: list[Fault], *, make_data: bool) -> tuple[Adapter, Ladder]:
     """Checks all that needs no device. Raises BadInput with ``faults`` and all that are found. ``make_data``: the recipe's own command
     makes the data where it isn't there."""
-    recipe = _recipe_of(draft)
+    recipe = draft.needed()
     try:
         adapter = load_adapter(recipe.trainer.adapter)(recipe)
     except BadInput as refused:
@@ -164,8 +158,6 @@ def _budget(recipe: Recipe) -> Budget:
 
 SHARE = "device.share"
 """A fault with this key disappears when other processes leave the card, so it can be waited for."""
-
-
 GIVEN_BACK_S = 10.0
 """A card may take this long to free the memory of the launch before."""
 
@@ -238,8 +230,7 @@ class Resumable:
 
     @property
     def recipe(self) -> Recipe:
-        assert self.draft.recipe is not None
-        return self.draft.recipe
+        return self.draft.needed()
 
     def trials(self, ladder: Ladder) -> tuple[list[Trial], dict[int, SameTraining]]:
         """Reads (its trials, from their folders; the certificates of their rungs). Raises BadInput if they aren't of this ladder."""
