@@ -17,10 +17,7 @@ MOST_PARAMETERS = 5
 MANY_PARAMETERS = {"machine.devices.find", "machine.process.start", "trial.judge.judge"}
 """Each is an interface of the whole house, and most of its parameters are optional."""
 DEEPEST = 3
-DEEP = {
-    "history.runs._below", "machine.process._pump", "common.procfs.with_variable",
-    "inside.caches._linked",
-}  # fmt: skip
+DEEP = {"machine.process._pump", "common.procfs.with_variable", "inside.caches._linked"}
 FLOORS = 8
 """Of packages, as import-linter's contract has them; ``__main__`` and ``api`` stand on top."""
 ROOT_FILES = {"__init__.py", "__main__.py", "api.py", "errors.py", "paths.py"}

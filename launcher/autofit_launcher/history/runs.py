@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.common import files
-from autofit_launcher.errors import BadInput, Fault, did_you_mean, refusal
+from autofit_launcher.errors import did_you_mean, refusal
 from autofit_launcher.history import owner, series, submission
 from autofit_launcher.history.owner import Owner, State
 from autofit_launcher.history.records import MemoryRecord, Record, RungRecord
@@ -217,7 +217,7 @@ def find(said: str) -> Path:
             return path.resolve()
     known = [one.name for place in (Path(said), ROOT) if place.is_dir() for one in sorted(place.iterdir()) if is_run(one)]
     cure = f"{did_you_mean(Path(said).name, known)}`autofit runs` lists what there is."
-    raise BadInput([Fault(key="", where=said, found=f"it is no run of autofit's, and there is none of that name in {ROOT}", cure=cure)])
+    raise refusal(f"it is no run of autofit's, and there is none of that name in {ROOT}", cure, where=said)
 
 
 def newest() -> Path:
@@ -228,25 +228,20 @@ def newest() -> Path:
     return max(runs, key=touched.__getitem__).resolve()
 
 
-def below(root: Path, *, levels: int = 2) -> Iterator[Path]:
+def below(root: Path) -> Iterator[Path]:
     """The run folders in ``root``, or in a folder of it (``runs`` holds ``runs/autofit``); or itself, where it is one. Each once, however
     many links lead to it.
     """
-    seen = set()
-    for path in _below(root, levels):
-        if (real := os.path.realpath(path)) not in seen:
-            seen.add(real)
-            yield path
-
-
-def _below(folder: Path, levels: int) -> Iterator[Path]:
-    if is_run(folder):
-        yield folder
-    elif levels:
-        with suppress(OSError):
-            for entry in os.scandir(folder):
-                if entry.is_dir():
-                    yield from _below(Path(entry.path), levels - 1)
+    seen, waiting = set[str](), [(root, 2)]
+    while waiting:
+        folder, levels = waiting.pop()
+        if is_run(folder):
+            if (real := os.path.realpath(folder)) not in seen:
+                seen.add(real)
+                yield folder
+        elif levels:
+            with suppress(OSError):
+                waiting += [(Path(entry), levels - 1) for entry in os.scandir(folder) if os.path.isdir(entry)]
 
 
 TAIL_BYTES = 64 * 1024
