@@ -42,10 +42,8 @@ def _folder(variable: str, default: str) -> Path:
 
 def short(path: Path) -> str:
     """A path relative to the working folder, if it lies below it."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def typed(verb: str, place: Path | str) -> str:
@@ -59,10 +57,8 @@ LAUNCHED = "AUTOFIT_LAUNCHED"
 
 def launched(told: Path) -> Path | None:
     """The run folder that a launch has written into the file ``told``; None if it hasn't yet."""
-    with suppress(OSError):
-        lines = told.read_text(encoding="utf-8").splitlines()
-        return Path(lines[0]) if lines else None
-    return None
+    said = files.tail(told).removesuffix("\n")
+    return Path(said) if said else None
 
 
 def tell_launched(folder: Path) -> None:

@@ -53,9 +53,6 @@ class Call:
         return word
 
 
-Act = Callable[[Call], Answer | Iterable[Task]]
-
-
 @dataclass(frozen=True)
 class Verb:
     """A verb: its line in the help, and the function behind it."""
@@ -91,5 +88,5 @@ class Verb:
 
     def run(self, call: Call) -> Answer | Iterable[Task]:
         """Does it; returns its answer, or a job for each combination of a multirun. Raises BadInput."""
-        act: Act = getattr(import_module(f"{__package__}.{self.act.rpartition('.')[0]}"), self.name)
+        act: Callable[[Call], Answer | Iterable[Task]] = getattr(import_module(f"{__package__}.{self.act.rpartition('.')[0]}"), self.name)
         return act(call)

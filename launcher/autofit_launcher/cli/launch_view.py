@@ -59,8 +59,7 @@ class Display(Screen):
         why = f": {verdict.why}" if verdict.why and not verdict.fits else ""
         how = str(trial.rung)
         if self._ladder is not None and trial.rung in self._ladder.rungs:
-            other = self._ladder.given_up(trial.rung).items()
-            how = ", ".join(f"{name} {rungs.value(used)}" for name, (_, used) in other) or "as asked"
+            how = ", ".join(f"{name} {rungs.value(used)}" for name, (_, used) in self._ladder.given_up(trial.rung).items()) or "as asked"
         self.say(Text.assemble(f"  rung {trial.rung.index} ({how})  ", told, f"  {page.size(verdict.peak_bytes)}  {took}{why}"), "")
         for note in trial.report.notes:
             if note not in self._said:
@@ -185,13 +184,10 @@ class Display(Screen):
         """Shows the run's memory beside its trial's, and what it lost to memory on the way."""
         memory = fit.memory
         if memory is not None and memory.ratio is not None:
-            run, trial, cap, budget = (
-                format_size(getattr(memory, f"{name}_bytes")) for name in ("run_peak", "trial_peak", "cap", "budget")
-            )
-            self._line("memory", f"run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}")
+            used = f"run {format_size(memory.run_peak_bytes)}, trial {format_size(memory.trial_peak_bytes)} ({memory.ratio:.1%})"
+            self._line("memory", f"{used}, cap {format_size(memory.cap_bytes)}, budget {format_size(memory.budget_bytes)}")
             if above_trial(memory):
-                more = "the run needed more than its trial had shown: please report this, with"
-                self.say(f"{more} {fit.job.folder.path}")
+                self.say(f"the run needed more than its trial had shown: please report this, with {fit.job.folder.path}")
         for remark in fit.attempts[-1].remarks:
             self._line("on its way", remark, "yellow")
         for line in outcome.lost_to_memory:

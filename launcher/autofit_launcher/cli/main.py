@@ -67,11 +67,8 @@ def run(argv: Sequence[str]) -> int:
 
 def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]]:
     """The words that are ours (or Hydra's), and those of a command after ``--``, where the verb takes one."""
-    words = list(argv)
-    if verb is None or not verb.commands or "--" not in words:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
+    at = argv.index("--") if verb is not None and verb.commands and "--" in argv else len(argv)
+    return list(argv[:at]), list(argv[at + 1 :])
 
 
 def _begun(name: str, words: Sequence[str], command: Sequence[str], terminal: Terminal) -> Answer | list[Task]:

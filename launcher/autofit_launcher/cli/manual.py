@@ -50,11 +50,10 @@ def _keys(only: tuple[str, ...]) -> dict[str, str]:
     from autofit_launcher.config.schema import Recipe
 
     wheels = " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)
-    told = {key: (field, " ".join((field.description or "").replace("``", "").split())) for key, field in fields(Recipe)}
+    told = {key: field for key, field in fields(Recipe) if key.startswith(only)}
     return {
-        f"{key}{default(field)}": f"{meaning} {wheels if key == 'ask' else ''}"
-        for key, (field, meaning) in told.items()
-        if key.startswith(only)
+        f"{key}{default(field)}": f"{(field.description or '').replace('``', '')} {wheels if key == 'ask' else ''}"
+        for key, field in told.items()
     }
 
 

@@ -33,7 +33,8 @@ def of_call(call: Call) -> Understood:
     else:
         refuse_doubts(understood, overrides=call.words)
     refuse_cards(understood, overrides=call.words)
-    understood = on_cpu(understood, overrides=call.words)
+    if any(map(_SAYS_CPU.fullmatch, call.words)):  # what it starts itself shares the CPU's budget; of another command one process trains
+        understood = replace(understood, device={})
     what = "understood of the command:" if general else f"understood as a training by {understood.adapter}:"
     if understood.beliefs:
         call.terminal.say(what, *(f"  {one.wheel:<16} {as_text(one.value):<8} {one}" for one in understood.beliefs))
@@ -117,12 +118,6 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
         own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
         cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."
         raise refusal(f"{said}, and {own}: what its batch is of each isn't clear", cure, key="device")
-
-
-def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:
-    """Takes the cards away where a CPU is said beside its command: processes that it starts itself share the CPU's budget, and of
-    another one process trains."""
-    return replace(understood, device={}) if any(_SAYS_CPU.fullmatch(word) for word in overrides) else understood
 
 
 def name_of(understood: Understood) -> str:

@@ -21,6 +21,7 @@ from autofit_launcher.errors import BadInput, ExitCode, Interrupted, refusal
 from autofit_launcher.history import kept_fits, owner
 from autofit_launcher.history.kept_fits import KeptFit, KnownFits, RunFailure, day
 from autofit_launcher.history.owner import NAME, Owner
+from autofit_launcher.history.records import MemoryRecord
 from autofit_launcher.history.runs import QUEUED, ROOT, Run, below, find, how_to_go_on, newest, run_in
 from autofit_launcher.ladder import rungs
 from autofit_launcher.machine import process
@@ -137,7 +138,13 @@ def _worth_watching(run: Run) -> bool:
 
 def _ended(call: Call, run: Run, *, status: ExitCode) -> Answer:
     """Says how it ended, and what can be done about that."""
-    _end(call.terminal.console, run)
+    console = call.terminal.console
+    progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
+    say(console, Text.assemble(f"{run.name}: ", (page.spaced(run.state), _colour(run)), progress))
+    if run.peak_bytes and run.budget_bytes:
+        beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.ratio is not None else ""
+        say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
+    say(console, f"  {run.folder.path}")
     if run.submission is not None and run.record is None:
         call.terminal.say(f"  {submit.never_begun(run)}")
     elif run.state == "elsewhere":
@@ -163,8 +170,10 @@ def stop(call: Call) -> Answer:
         call.terminal.say(f"{run.name}: no process here is known to run it, there is nothing to stop")
         return _ended(call, run, status=ExitCode.DONE)
     call.terminal.say(f"{run.name}: {asked}")
+    until = time.monotonic() + STOP_S
     with doing("waiting for its end"):
-        run = _awaited(run.folder.path)
+        while (run := run_in(run.folder.path, look=submit.job_seen)).at_work and time.monotonic() < until:
+            time.sleep(0.2)
     if run.at_work:
         call.terminal.say(f"it is still at it after {STOP_S:.0f} s; `{typed('watch', run.folder.path)}` shows it")
         return Answer(status=ExitCode.RUN_FAILED, record=run.as_record())
@@ -180,14 +189,6 @@ def _ask(run: Run, owner: Owner) -> None:
             raise refusal(found, "Nothing was signalled.", where=where)
     except PermissionError as error:
         raise refusal(f"process {owner.pid} belongs to another user", "Its user, or root, can stop it.", where=where) from error
-
-
-def _awaited(path: Path) -> Run:
-    """Waits until the run has ended, at most ``STOP_S`` seconds, and returns it as it is then."""
-    until = time.monotonic() + STOP_S
-    while (run := run_in(path, look=submit.job_seen)).at_work and time.monotonic() < until:
-        time.sleep(0.2)
-    return run
 
 
 def fits(call: Call) -> Answer:
@@ -228,15 +229,14 @@ def _listed(console: Console, found: Sequence[Run]) -> None:
 
 def _peaks(console: Console, found: Sequence[Run]) -> list[dict[str, Any]]:
     """Shows each full run's peak beside its trial's, and returns them: only a run that was seen has any."""
-    seen = [run for run in found if run.memory.run_peak_bytes and run.memory.trial_peak_bytes]
+    seen = [run for run in found if run.memory.ratio is not None]
     _listed(console, seen)
-    of_memory = {"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"}
     pairs = []
     for run in seen:
+        memory = run.memory
         of = {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device}
-        pairs.append(of | run.memory.model_dump(include=of_memory))
-        ratio = run.memory.run_peak_bytes / run.memory.trial_peak_bytes
-        say(console, f"{run.name}: {ratio:.1%} of its trial's {page.size(run.memory.trial_peak_bytes)}, cap {page.size(run.cap_bytes)}")
+        pairs.append(of | memory.model_dump(include=set(MemoryRecord.model_fields)))
+        say(console, f"{run.name}: {memory.ratio:.1%} of its trial's {page.size(memory.trial_peak_bytes)}, cap {page.size(run.cap_bytes)}")
     return pairs
 
 
@@ -252,16 +252,6 @@ def _fits(console: Console, kept: Sequence[tuple[KnownFits, KeptFit]], failures:
     for known, wrong in failures:
         words = f"disproved on {day(wrong.at)}: {known.training}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
         say(console, words, style="yellow")
-
-
-def _end(console: Console, run: Run) -> None:
-    """Shows in a few lines how the run ended."""
-    progress = f"  {_progress(run)}" if run.lines or run.state == "done" else ""
-    say(console, Text.assemble(f"{run.name}: ", (page.spaced(run.state), _colour(run)), progress))
-    if run.peak_bytes and run.budget_bytes:
-        beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.run_peak_bytes and run.trial_peak_bytes else ""
-        say(console, f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
-    say(console, f"  {run.folder.path}")
 
 
 def line(run: Run) -> str:
