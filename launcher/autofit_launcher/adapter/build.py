@@ -18,15 +18,14 @@ def ladder_of(adapter: Adapter) -> Ladder:
     recipe = adapter.recipe
     faults = _ask_faults(adapter)
     if recipe.device.cards is not None and not (adapter.ranks or adapter.starts_ranks):
-        cure = "Leave it out."
-        faults.append(Fault(key="device.cards", found=f"{recipe.device.cards!r}: {adapter.name} is started once", cure=cure))
-    wheels: list[Wheel] = []
+        found = f"{recipe.device.cards!r}: {adapter.name} is started once"
+        faults.append(Fault(key="device.cards", found=found, cure="Leave it out."))
     if faults:
         raise BadInput(faults)
     accumulation = recipe.ask.get("accumulation") or adapter.asked.accumulation
     micro_batch, world_size = recipe.ask.get(MICRO_BATCH) or 0, adapter.asked.world_size
     assert isinstance(micro_batch, int) and isinstance(accumulation, int)
-    effective = micro_batch * accumulation
+    effective, wheels = micro_batch * accumulation, list[Wheel]()
     for name in _turning(recipe):
         try:
             wheels.append(_wheel(name, adapter, effective))
@@ -34,13 +33,8 @@ def ladder_of(adapter: Adapter) -> Ladder:
             faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
     if faults:
         raise BadInput(faults)
-    return build(
-        wheels,
-        effective_batch=effective * world_size,
-        world_size=world_size,
-        keep_batch=recipe.ladder.keep_batch,
-        accumulation=accumulation,
-    )
+    whole, keep = effective * world_size, recipe.ladder.keep_batch
+    return build(wheels, effective_batch=whole, world_size=world_size, keep_batch=keep, accumulation=accumulation)
 
 
 _WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, say, ladder.wheels.{name}.floor=...)."
@@ -111,10 +105,8 @@ def _wheel(name: str, adapter: Adapter, effective: int) -> Wheel:
         values = _sizes(name, asked, rule)
     else:
         values = (asked, *adapter.lesser(name, asked, floor=rule.floor))
-    if spec is not None:
-        for value in values[1:]:
-            if value is not None and not _is(value, spec):
-                raise ValueError(f"{value!r} is not {_words(spec)}")
+    if spec is not None and (wrong := [value for value in values[1:] if value is not None and not _is(value, spec)]):
+        raise ValueError(f"{wrong[0]!r} is not {_words(spec)}")
     return Wheel(name=name, values=values, acts_in=acts_in)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -44,8 +45,6 @@ class Command:
 
     def shell(self) -> str:
         """The command as a person would type it."""
-        import shlex
-
         return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in self.env.items()), *map(shlex.quote, self.words)])
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from autofit_launcher.adapter import progress
 from autofit_launcher.adapter.progress import ANSI, Progress
+from autofit_launcher.common.files import line_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,9 +50,7 @@ class TrainerWords:
 
     def divergence(self, text: str) -> str:
         """The first line in which the trainer says that it has diverged; empty if there is none."""
-        if not self.diverged:
-            return ""
-        return next((line.strip()[:400] for line in text.splitlines() if re.search(self.diverged, line)), "")
+        return line_of(re.compile(self.diverged), text) if self.diverged else ""
 
     def deviation(self, line: str) -> str:
         """Tells how the trainer deviates from what was asked, by this line; empty if it doesn't."""

@@ -79,14 +79,9 @@ _COUNT = r"(?P<step>\d+)\s*(?:/|\bof\b)\s*(?P<steps>\d+)(?!\d|[./]\d|\s*[kMG]i?B
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FILLED = "━╸╺─█▉▊▋▌▍▎▏░▒▓"
 _DRAWN = rf"(?:\[[#=>.\-*█░▒▓ ]{{8,}}\]|[|\[]?[{_FILLED}][{_FILLED} ]{{3,}}[|\]]?)"
-_BARS = tuple(
-    map(
-        re.compile,
-        (
-            rf"\d+%\|[^|]*\|\s*{_COUNT}\s*\[",  # tqdm
-            rf"{_DRAWN}[^\w/]{{0,12}}(?:\d+%\s*)?\(?{_COUNT}",  # loops' own, rich
-        ),
-    )
+_BARS = (
+    re.compile(rf"\d+%\|[^|]*\|\s*{_COUNT}\s*\["),  # tqdm
+    re.compile(rf"{_DRAWN}[^\w/]{{0,12}}(?:\d+%\s*)?\(?{_COUNT}"),  # loops' own, rich
 )
 _ROW = re.compile(r"\s*(?P<epoch>\d+)/(?P<epochs>\d+)\s")
 """Beginning of the words before YOLOv5's bar."""

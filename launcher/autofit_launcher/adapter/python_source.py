@@ -8,21 +8,15 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-
-@lru_cache(maxsize=256)
-def _tree(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+_tree = lru_cache(maxsize=256)(ast.parse)
 
 
 def parsed(path: Path) -> tuple[str, ast.Module | None]:
     """The text, and its tree, which is for reading only. Nothing and None where it can't be read, or is no Python."""
-    source = ""
-    with suppress(OSError):
+    with suppress(OSError, SyntaxError, ValueError, RecursionError):
         source = path.read_text(encoding="utf-8-sig", errors="replace")  # editors of Windows put a mark in front
-    return (source, tree) if source and (tree := _tree(source)) is not None else ("", None)
+        return source, _tree(source)
+    return "", None
 
 
 def files_of(path: Path) -> Sequence[Path]:

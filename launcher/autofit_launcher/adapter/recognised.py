@@ -52,11 +52,10 @@ class Understood:
 
 def free_batch(understood: Understood) -> Understood:
     """The same, but the micro-batch may go down without more accumulation (``--allow-batch``)."""
-    order = understood.ladder["order"]
     if MICRO_BATCH not in understood.ask:
         return understood
     wheels = {name: rule for name, rule in understood.ladder.get("wheels", {}).items() if name != MICRO_BATCH}
-    order = [MICRO_BATCH, *(name for name in order if name != MICRO_BATCH)]
+    order = [MICRO_BATCH, *(name for name in understood.ladder["order"] if name != MICRO_BATCH)]
     return replace(understood, ladder={"order": order, **({"wheels": wheels} if wheels else {})})
 
 

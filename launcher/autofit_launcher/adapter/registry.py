@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from autofit_launcher.adapter import log_line
-from autofit_launcher.adapter.log_line import TrainerWords
+from autofit_launcher.adapter.log_line import TrainerWords, joined
 from autofit_launcher.adapter.protocol import Adapter
-from autofit_launcher.errors import BadInput, Fault, did_you_mean
+from autofit_launcher.errors import BadInput, did_you_mean, refusal
 from autofit_launcher.paths import entry_points
 
 log = logging.getLogger(__name__)
-
 
 GROUP = "autofit.adapters"
 
@@ -35,7 +33,7 @@ def words_of(adapter: Adapter) -> TrainerWords:
     """Finds the words of an adapter's trainer; for a general adapter, whose command may run any trainer, those of all installed ones."""
     if not adapter.general:
         return adapter.words
-    return log_line.joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])
+    return joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])
 
 
 def load_adapter(name: str) -> type[Adapter]:
@@ -47,12 +45,12 @@ def load_adapter(name: str) -> type[Adapter]:
     if not found:
         known = known_adapters()
         cure = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
-        raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])
+        raise refusal(f"unknown adapter {name!r}", cure, key="trainer.adapter")
     try:
         adapter: type[Adapter] = found[0].load()
         if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):
             raise TypeError("it is no class that inherits Adapter of autofit_launcher.adapter")
     except Exception as error:  # a package of somebody else's: whatever it raises while it is imported
         wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
-        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall, update or remove its package.")]) from error
+        raise refusal(wrong, "Reinstall, update or remove its package.", key="trainer.adapter") from error
     return adapter
