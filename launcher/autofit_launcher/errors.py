@@ -1,10 +1,6 @@
 """The exceptions that stop autofit, the faults they carry, and the exit statuses.
 
-AutofitError
-├── BadInput           the recipe, its data or the device cannot work: nothing was launched        exit 1
-└── Interrupted        a signal ended everything; no process is left behind      Ctrl-C: exit 130; SIGTERM, SIGHUP: exit 75, "resume me"
-
-What a *trial* or a *run* did is data (``verdict.Verdict``, ``attempt.Outcome``), never an exception.
+What a *trial* or a *run* did is data (``verdict.Verdict``, ``records.RunRecord``), never an exception.
 """
 
 from __future__ import annotations
@@ -57,7 +53,7 @@ class AutofitError(Exception):
 
 
 class BadInput(AutofitError):
-    """The input cannot work. Carries every fault found, not only the first."""
+    """The recipe, its data or the device cannot work: nothing was launched. Carries every fault found, not only the first."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -70,7 +66,7 @@ def refusal(found: str, cure: str, *, where: str | None = None, key: str = "") -
 
 
 class Interrupted(AutofitError):
-    """A signal asked autofit to stop; every child has been ended."""
+    """A signal asked autofit to stop; every child has been ended, and no process is left behind."""
 
     run_dir: str = ""
     """The run folder that can be resumed; empty if there is none."""

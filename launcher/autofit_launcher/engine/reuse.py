@@ -95,8 +95,7 @@ def _changes_since_the_last(job: Job, wanted: Mapping[str, str]) -> str:
 def _trials_of(kept: KeptFit, job: Job) -> tuple[list[Trial], str]:
     """Returns (the trials of a valid fit, with their reports copied into this launch's folder, where ``resume`` looks for them; why it
     isn't used all the same, in words, or an empty text)."""
-    use = HostMeter(job.adapter.saved(job.folder.path).place).use
-    room = judge.short_of(judge.today(kept.chosen.rooms, use))
+    room = judge.short_of(judge.today(kept.chosen.rooms, HostMeter(job.adapter.saved(job.folder.path).place).use))
     if room is not None:
         return [], f"for its run needs {format_size(room.needed)} of {room.name}, and {format_size(room.there or 0)} are there now"
     try:
@@ -192,14 +191,13 @@ def depends_on(job: Job) -> dict[str, str]:
     if inputs.unknown:
         raise UnknownIdentity(inputs.unknown)
     ladder = [(dict(rung.values), rung.accumulation, rung.world_size) for rung in job.ladder.rungs]
-    models = {f"model {name}": digests.files(path) if path is not None else NOT_HERE for name, path in inputs.models.items()}
     return {
         **dict(_flat(job.recipe.model_dump(mode="json", exclude=_ELSEWHERE))),
         "ladder": f"{len(ladder)} rungs [{digests.short(json.dumps(ladder, sort_keys=True))}]",
         "folder": os.getcwd(),
         **_named(job.recipe),
         "data": digests.files(*inputs.data),
-        **models,
+        **{f"model {name}": digests.files(path) if path is not None else NOT_HERE for name, path in inputs.models.items()},
         "code": digests.files(*inputs.code, suffixes=CODE, without=inputs.written),
         **inputs.more,
         "autofit": digests.files(package, paths.home() / "conf", suffixes=(*CODE, ".json")),

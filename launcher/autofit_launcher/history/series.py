@@ -32,8 +32,7 @@ class Series:
     def __init__(self, path: Path) -> None:
         """Continues the file that an earlier attempt at the same run has written."""
         self._path, self._began, self._last = path, time.time(), 0.0
-        torn = files.tail(path, most_bytes=1) not in ("\n", "")  # the last line was not written to its end
-        self._before = "\n" if torn else ""
+        self._before = "" if files.tail(path, most_bytes=1) in ("\n", "") else "\n"  # the last line was not written to its end
 
     def due(self, at: float) -> bool:
         """Tells whether a line is to be written at this time."""

@@ -78,8 +78,7 @@ def render(runs: Sequence[Run]) -> str:
     environment.filters.update({function.__name__: function for function in told})
     environment.globals.update(settings=settings)
     style = (place / "report.css").read_text(encoding="utf-8")
-    page = environment.get_template("report.html")
-    return visible(page.render(runs=[_told(run) for run in runs], style=style, version=__version__))
+    return visible(environment.get_template("report.html").render(runs=[_told(run) for run in runs], style=style, version=__version__))
 
 
 def _told(run: Run) -> Mapping[str, Any]:
