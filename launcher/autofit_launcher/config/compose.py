@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from autofit_launcher.config.recipe import Draft
 
-_LAUNCHER = "hydra/launcher"
+_LAUNCHER, _FULL_ERROR = "hydra/launcher", "HYDRA_FULL_ERROR"
 
 
 def composed(line: Typed, *, program: str, drafted: Mapping[str, str], show: Callable[[str], None]) -> list[Draft]:
@@ -154,9 +154,6 @@ def as_faults(typed: Mapping[str, str]) -> Iterator[None]:
             del os.environ[_FULL_ERROR]
         else:
             os.environ[_FULL_ERROR] = full
-
-
-_FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
 def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 PATHS = frozenset({"data", "run.root", "ask.model"})
 """Keys whose value is a path or a name: it is never a number, a list or a call, whatever it looks like."""
 
+_UNREADABLE = object()
 _WORD = re.compile(r"(?P<sign>\+{0,2})(?P<key>[^=]+)=(?P<value>.*)", re.DOTALL)
 
 
@@ -93,9 +94,6 @@ def jobs(words: Sequence[str]) -> list[list[str]]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return [job for batch in BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(list(words)), None) for job in batch]
-
-
-_UNREADABLE = object()
 
 
 def quoted(text: str) -> str:

@@ -103,7 +103,7 @@ def _hidden(text: str, secrets: Mapping[str, str]) -> str:
 
 def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance, secrets: Mapping[str, str]) -> Draft:
     missing = {fault.key for fault in faults}
-    for _ in range(_MOST_MENDS):
+    for _ in range(3):  # a dropped key can lay bare a fault behind it (a missing value, say)
         try:
             recipe = Recipe.model_validate_json(json.dumps(plain))
             recipe._secrets = secrets
@@ -119,9 +119,6 @@ def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenanc
         if not any(dropped):
             break
     return Draft(recipe=None, faults=tuple(faults), provenance=provenance)
-
-
-_MOST_MENDS = 3  # a dropped key can lay bare a fault behind it (a missing value, say)
 
 
 def _dropped(plain: dict[Any, Any], loc: Sequence[str | int]) -> bool:

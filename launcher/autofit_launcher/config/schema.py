@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from autofit_launcher.common.sizes import MIB, parse_size
 from autofit_launcher.ladder.rungs import Value
@@ -30,10 +30,8 @@ Size = Annotated[int | None, BeforeValidator(_budget), WithJsonSchema({"type": [
 Headroom = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Part(BaseModel):
+class Part(BaseModel, extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True):
     """A section of a recipe: unknown keys are faults, no silent conversions, frozen."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class WheelRule(Part):

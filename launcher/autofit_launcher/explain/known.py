@@ -8,13 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 
-class Known(BaseModel):
+class Known(BaseModel, extra="forbid", frozen=True):
     """One entry of the table, as far as it says something; its head tells the fields."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     signs: str = ""
     words: str = ""
@@ -33,10 +31,8 @@ class Known(BaseModel):
     """A trainer's own words for each change."""
 
 
-class Table(BaseModel):
+class Table(BaseModel, extra="forbid", frozen=True):
     """The whole of known.yaml."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     kinds: Mapping[str, Known]
     """Entries by ``LogFailure.kind``."""

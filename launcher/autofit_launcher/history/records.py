@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError, field_validator
 
 from autofit_launcher.common import files
 from autofit_launcher.common.sizes import format_number
@@ -41,10 +41,8 @@ class Status(StrEnum):
     STOPPED = "stopped"  # autofit itself could not go on
 
 
-class RecordPart(BaseModel):
+class RecordPart(BaseModel, extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True):
     """A part of a file of JSON, whose keys are its fields."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
 
     @field_validator("*")
     @classmethod
