@@ -63,7 +63,6 @@ def launched(told: Path) -> Path | None:
 
 def tell_launched(folder: Path) -> None:
     """Writes the run folder into the file that ``LAUNCHED`` names, once; children of this process don't see the variable."""
-    waiting = os.environ.pop(LAUNCHED, None)
-    if waiting:
+    if waiting := os.environ.pop(LAUNCHED, ""):
         with suppress(OSError):
             files.replace(Path(waiting), f"{folder}\n")

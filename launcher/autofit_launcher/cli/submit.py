@@ -103,9 +103,8 @@ def stop(folder: Path, handed: Submission, seen: JobSeen) -> None:
     """Takes a job out of the queue, or asks autofit in it to stop. Raises BadInput in SLURM's words if that can't be done, and where it is
     no job of this folder's, whatever its submission.json says."""
     if (script := slurm.script_of(handed.job)) and not Path(script).resolve().is_relative_to(folder):
-        raise refusal(
-            f"SLURM's job {handed.job} is {script}, which isn't this run's", f"scancel {handed.job} would end it.", where=str(folder)
-        )
+        found = f"SLURM's job {handed.job} is {script}, which isn't this run's"
+        raise refusal(found, f"scancel {handed.job} would end it.", where=str(folder))
     if why := slurm.end(handed.job, waits=seen.waits):
         raise refusal(why, f"scancel {handed.job}", where=f"SLURM's job {handed.job}")
 

@@ -49,7 +49,6 @@ class Owner:
 
     pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
     boot: str = ""
-    """The kernel's name for this boot of the machine; empty where it gives none."""
     host: str = ""
     began: str = ""
     """Time at which it took the folder, UTC."""

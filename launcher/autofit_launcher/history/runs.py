@@ -135,9 +135,7 @@ class Run:
     @property
     def last_sign(self) -> float | None:
         """Time at which this folder was last written to, in seconds since 1970."""
-        with suppress(OSError):
-            return max(files.written_at(self.folder.record), self.last.get("at", 0.0)) or None
-        return None
+        return max(files.written_at(self.folder.record), self.last.get("at", 0.0)) or None
 
     @property
     def memory(self) -> MemoryRecord:
