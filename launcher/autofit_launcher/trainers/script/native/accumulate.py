@@ -33,9 +33,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .imported import after_import, weighted
+from .imported import after_import, followed, weighted
 from .loaders import is_made_at
-from .steps import LOSS, Outside, refuse_deepspeed
+from .steps import LOSS, HeldSteps, Outside, refuse_deepspeed
 
 VARIABLE = "ACCUMULATE"
 SPLIT = "ACCUMULATE_SPLIT"
@@ -81,13 +81,12 @@ def _wrap(kind: type, name: str, made: Callable[[Callable[..., Any]], Callable[.
         setattr(kind, name, wrapped)
 
 
-def _after(method: Callable[..., Any], act: Callable[[Any], None]) -> Callable[..., Any]:
-    """The method, and then ``act`` on whose method it is."""
+def _only_where(may: Callable[..., bool], method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, which does nothing where ``may`` denies what it is called with."""
 
     @functools.wraps(method)
-    def done(this: Any, *args: Any, **kwargs: Any) -> None:
-        method(this, *args, **kwargs)
-        act(this)
+    def done(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs) if may(*args, **kwargs) else None
 
     return done
 
@@ -123,27 +122,25 @@ def _backward(outside: Outside, torch: Any) -> None:
 
 
 def _zero_grad(outside: Outside, torch: Any) -> None:
-    clear = torch.nn.Module.zero_grad
+    def may(this: Any, *_: Any, **__: Any) -> bool:
+        return outside.cleared(outside.owner(this.parameters()))
 
-    @functools.wraps(clear)
-    def zero_grad(this: Any, *args: Any, **kwargs: Any) -> None:
-        held = outside.owner(this.parameters())
-        if held is None or outside.cleared(held):
-            clear(this, *args, **kwargs)
-
-    torch.nn.Module.zero_grad = zero_grad
+    torch.nn.Module.zero_grad = _only_where(may, torch.nn.Module.zero_grad)
 
 
 # ---- what steps
 
 
 def _optimizers(outside: Outside, torch: Any) -> None:
-    def made(optimizer: Any) -> None:
-        outside.made(optimizer)
-        _wrap(type(optimizer), "step", lambda step: _step(step, outside))
-        _wrap(type(optimizer), "zero_grad", lambda zero: _cleared(zero, outside))
+    def may_clear(optimizer: Any, *_: Any, **__: Any) -> bool:
+        return outside.cleared(outside.optimizers.get(optimizer))
 
-    torch.optim.Optimizer.__init__ = _after(torch.optim.Optimizer.__init__, made)
+    def made(optimizer: Any) -> None:
+        outside.optimizers.setdefault(optimizer, HeldSteps())
+        _wrap(type(optimizer), "step", lambda step: _step(step, outside))
+        _wrap(type(optimizer), "zero_grad", lambda zero: _only_where(may_clear, zero))
+
+    torch.optim.Optimizer.__init__ = followed(torch.optim.Optimizer.__init__, made)
 
 
 def _step(step: Callable[..., Any], outside: Outside) -> Callable[..., Any]:
@@ -155,19 +152,10 @@ def _step(step: Callable[..., Any], outside: Outside) -> Callable[..., Any]:
     return held_back
 
 
-def _cleared(zero: Callable[..., Any], outside: Outside) -> Callable[..., Any]:
-    @functools.wraps(zero)
-    def zero_grad(this: Any, *args: Any, **kwargs: Any) -> Any:
-        held = outside.optimizers.get(this)
-        return zero(this, *args, **kwargs) if held is None or outside.cleared(held) else None
-
-    return zero_grad
-
-
 def _schedulers(outside: Outside, torch: Any) -> None:
     schedulers = torch.optim.lr_scheduler
     for kind in (schedulers.LRScheduler, schedulers.ReduceLROnPlateau):
-        kind.__init__ = _after(kind.__init__, lambda this: _wrap(type(this), "step", lambda step: _with_the_optimizer(step, outside)))
+        kind.__init__ = followed(kind.__init__, lambda this: _wrap(type(this), "step", lambda step: _with_the_optimizer(step, outside)))
 
 
 def _with_the_optimizer(step: Callable[..., Any], outside: Outside) -> Callable[..., Any]:
@@ -187,26 +175,22 @@ def _with_the_optimizer(step: Callable[..., Any], outside: Outside) -> Callable[
 
 def _scaler(outside: Outside, torch: Any) -> None:
     scaler = torch.amp.GradScaler
-    unscale, step, update = scaler.unscale_, scaler.step, scaler.update
+    step = scaler.step
 
-    @functools.wraps(unscale)
-    def unscale_(this: Any, optimizer: Any) -> None:
-        if not this.is_enabled() or not outside.holds(_bare(optimizer)):
-            unscale(this, optimizer)
+    def is_free(this: Any, optimizer: Any) -> bool:
+        return not this.is_enabled() or outside.paused or _bare(optimizer) not in outside.optimizers
 
     @functools.wraps(step)
     def stepped(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         really = functools.partial(step, this, optimizer, *args, **kwargs)
-        if not this.is_enabled() or outside.paused or _bare(optimizer) not in outside.optimizers:
+        if is_free(this, optimizer):
             return really()
-        return outside.step_by_scaler(_bare(optimizer), really, kwargs.get("closure"))
+        outside.scaler_held = not outside.due  # a step that it leaves out for an overflow is one that the large batch leaves out
+        return outside.step(_bare(optimizer), really, kwargs.get("closure") if outside.scaler_held else None)
 
-    @functools.wraps(update)
-    def updated(this: Any, *args: Any, **kwargs: Any) -> None:
-        if outside.paused or not outside.scaler_held:
-            update(this, *args, **kwargs)
-
-    scaler.unscale_, scaler.step, scaler.update = unscale_, stepped, updated
+    scaler.unscale_ = _only_where(lambda this, optimizer: outside.due or is_free(this, optimizer), scaler.unscale_)
+    scaler.step = stepped
+    scaler.update = _only_where(lambda *_, **__: outside.paused or not outside.scaler_held, scaler.update)
 
 
 # ---- what belongs to a step
@@ -237,14 +221,7 @@ def _clip(clip: Callable[..., Any], outside: Outside, torch: Any) -> Callable[..
 def _averaging(outside: Outside, torch: Any) -> None:
     from torch.optim.swa_utils import AveragedModel
 
-    update = AveragedModel.update_parameters
-
-    @functools.wraps(update)
-    def updated(this: Any, *args: Any, **kwargs: Any) -> None:
-        if outside.paused or not outside.pending:
-            update(this, *args, **kwargs)
-
-    AveragedModel.update_parameters = updated
+    AveragedModel.update_parameters = _only_where(lambda *_, **__: outside.paused or not outside.pending, AveragedModel.update_parameters)
 
 
 def _norm(parameters: Any, torch: Any) -> Any:

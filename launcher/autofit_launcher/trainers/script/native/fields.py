@@ -73,8 +73,7 @@ class FieldOrders:
             return self.done(held)
         for name, (_, wanted) in self._orders.items():
             setattr(arguments, name, wanted)
-        if getattr(arguments, "auto_find_batch_size", False):
-            arguments.auto_find_batch_size = False
+        arguments.auto_find_batch_size = False
         return True
 
     def of(self, arguments: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Acts as soon as a module has been imported, and gives gradients another weight. Beside what acts in a script's processes."""
+"""Acts after an import or a method, and gives gradients another weight. Beside what acts in a script's processes."""
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import importlib.util
 import sys
@@ -42,6 +43,17 @@ class _Finder:
 def after_import(acts: dict[str, Callable[[Any], None]]) -> None:
     """Module -> what is done with it when it has been imported."""
     sys.meta_path.insert(0, _Finder(acts))
+
+
+def followed(method: Callable[..., Any], act: Callable[[Any], None]) -> Callable[..., Any]:
+    """The method, and then ``act`` on whose method it is."""
+
+    @functools.wraps(method)
+    def done(this: Any, *args: Any, **kwargs: Any) -> None:
+        method(this, *args, **kwargs)
+        act(this)
+
+    return done
 
 
 def weighted(tensors: Any, given: Any, scale: float) -> Any:

@@ -207,13 +207,6 @@ class Outside:
 
     # -- optimizers
 
-    def made(self, optimizer: Any) -> None:
-        self.optimizers.setdefault(optimizer, HeldSteps())
-
-    def holds(self, optimizer: Any) -> bool:
-        """Tells whether the step that comes is held back."""
-        return not self.paused and not self.due and optimizer in self.optimizers
-
     def step(self, optimizer: Any, really: Callable[[], Any], closure: Any) -> Any:
         """Steps, or holds the step back."""
         held = self.optimizers.get(optimizer)
@@ -230,12 +223,6 @@ class Outside:
             self._hold(held)
             return None
         return self._steps(held, really)
-
-    def step_by_scaler(self, optimizer: Any, really: Callable[[], Any], closure: Any) -> Any:
-        """Steps as ``step`` does, for a GradScaler, whose step includes the optimizer's. A step that it leaves out for an overflow is one
-        that the large batch leaves out."""
-        self.scaler_held = not self.due
-        return self.step(optimizer, really, closure if self.scaler_held else None)
 
     def _steps(self, held: HeldSteps, really: Callable[[], Any]) -> Any:
         held.inside = True
@@ -268,9 +255,9 @@ class Outside:
             self._counted = self._batch
             self._weight += self._pass.weight
 
-    def cleared(self, held: HeldSteps) -> bool:
+    def cleared(self, held: HeldSteps | None) -> bool:
         """Tells whether a ``zero_grad`` may be done: not while micro-batches are held."""
-        if self.paused or not held.pending:
+        if held is None or self.paused or not held.pending:
             return True
         if held.backwards:
             self.trouble("the script throws gradients away after a backward pass (several losses or models in turn)")
@@ -281,10 +268,8 @@ class Outside:
     def owner(self, parameters: Any) -> HeldSteps | None:
         """The first optimizer with pending micro-batches that trains one of the parameters."""
         wanted = {id(one) for one in parameters}
-        for optimizer, held in self.optimizers.items():
-            if held.pending and any(id(one) in wanted for one in _parameters(optimizer)):
-                return held
-        return None
+        pending = ((optimizer, held) for optimizer, held in self.optimizers.items() if held.pending)
+        return next((held for optimizer, held in pending if any(id(one) in wanted for one in _parameters(optimizer))), None)
 
 
 def _parameters(optimizer: Any) -> Iterator[Any]:

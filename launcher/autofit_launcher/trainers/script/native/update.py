@@ -20,7 +20,7 @@ import os
 import weakref
 from typing import Any
 
-from .imported import after_import, weighted
+from .imported import after_import, followed, weighted
 
 VARIABLE = "UPDATE"
 
@@ -43,7 +43,7 @@ class Update:
         """Patches torch, which has just been imported."""
         from torch.optim import optimizer
 
-        backward, made = torch.autograd.backward, optimizer.Optimizer.__init__
+        backward = torch.autograd.backward
 
         @functools.wraps(backward)
         def weighed(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -57,14 +57,9 @@ class Update:
             if outermost:
                 self._backward_done()
 
-        @functools.wraps(made)
-        def begun(this: Any, *args: Any, **kwargs: Any) -> None:
-            made(this, *args, **kwargs)
-            self._optimizers.add(this)
-
         torch.autograd.backward = weighed
         if self._way != "times":
-            optimizer.Optimizer.__init__ = begun
+            optimizer.Optimizer.__init__ = followed(optimizer.Optimizer.__init__, self._optimizers.add)
             optimizer.register_optimizer_step_post_hook(self._stepped)
 
     def _stepped(self, *_: Any) -> None:
