@@ -261,10 +261,10 @@ def test_only_accumulation_is_turned_from_outside_and_a_loader_only_with_it(tmp_
     assert "only accumulation can be outside" in said(micro_batch="outside", accumulation="--a", segment="--s")
 
 
-def test_a_copy_has_the_wanted_values_and_all_others() -> None:
-    text = "a: !!python/tuple [1, 2]\nb: !mine {c: 1}\n"
-    assert configs.load(text, ".yaml")["b"] == {"c": 1}
-    assert configs.edited(text, {"b.c": 7}) == "a: !!python/tuple [1, 2]\nb: !mine {c: 7}\n"
+def test_a_copy_has_the_wanted_values_and_all_others(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("a: !!python/tuple [1, 2]\nb: !mine {c: 1}\n")
+    assert configs.contents(tmp_path / "c.yaml")["b"] == {"c": 1}
+    assert configs.edited((tmp_path / "c.yaml").read_text(), {"b.c": 7}) == "a: !!python/tuple [1, 2]\nb: !mine {c: 7}\n"
     assert configs.edited('{"a": {"b": [1, 2]}, "c": 1e-4}', {"a.b": [3]}) == '{"a": {"b": [3]}, "c": 1e-4}'
     for text in ('{"a": 1}', "a: 1"):
         with pytest.raises(configs.NoSuchKey):

@@ -28,15 +28,7 @@ from autofit_launcher.ladder.rungs import CHECKPOINTING, Ladder, Rung, Value, ha
 from autofit_launcher.ladder.twins import Finding
 from autofit_launcher.machine import ranks
 from autofit_launcher.machine.devices import Budget
-from autofit_launcher.trainers.script import (
-    arrived,
-    checks,
-    configs,
-    outside,
-    recognise,
-    resuming,
-    rules,
-)
+from autofit_launcher.trainers.script import arrived, checks, configs, outside, recognise, resuming, rules
 from autofit_launcher.trainers.script.rules import ScriptArgs, asked_accumulation, spelling_of
 from autofit_launcher.trainers.script.spelling import CALL, ITSELF, LOADER, OUTSIDE, VALUE, Line, in_config, name
 
@@ -354,7 +346,7 @@ class ScriptAdapter(Adapter):
     @property
     def _saves(self) -> resuming.Saves:
         """The way in which the script saves, as far as its source tells."""
-        return resuming.saves(files) if (files := self._source()) else resuming.Saves()
+        return resuming.saves(self._source())
 
     def _source(self) -> Sequence[Path]:
         """The script's own files, where it is known."""
@@ -375,9 +367,7 @@ class ScriptAdapter(Adapter):
         resume = self.args.resume
         if resume is None:
             return resuming.of_trainer(_kept_in(folder)) if self._by_trainer else []
-        found = resuming.found(resume.newest.replace("{run}", str(folder / "run")))
-        newest = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
-        return self._saves.begun(newest)
+        return self._saves.begun(resuming.found(resume.newest.replace("{run}", str(folder / "run"))))
 
     def _weights(self, folder: Path, since: float) -> Weights | None:
         newer = [path for path in self._files(folder) if path.stat().st_mtime >= since]

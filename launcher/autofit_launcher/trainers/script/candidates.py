@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeGuard
 from autofit_launcher.adapter import wheel_names
 from autofit_launcher.adapter.python_source import files_of, parsed
 from autofit_launcher.adapter.recognised import Belief, typed
-from autofit_launcher.errors import PLACE, BadInput, Fault, did_you_mean
+from autofit_launcher.errors import PLACE, did_you_mean, refusal
 from autofit_launcher.trainers.script import configs
 from autofit_launcher.trainers.script.native.values import bindings
 from autofit_launcher.trainers.script.spelling import VALUE, name
@@ -211,9 +211,7 @@ def pointed(words: Sequence[str], script: Path | None, said: str) -> dict[str, B
     name is written beside it, or anywhere in the script: both are turned then, as they are bound. Raises BadInput where there isn't just
     one such value in the file that the command names."""
     if script is None or str(script) not in words:
-        raise BadInput(
-            [Fault(key=PLACE, found=f"--set {said}: the command names no file of a script", cure="Start it as python train.py.")]
-        )
+        raise refusal(f"--set {said}: the command names no file of a script", "Start it as python train.py.", key=PLACE)
     written = _values(script)
     batch = _named(written, said.strip().replace('"', "'"), script)
     every = [one for one in written if one.wheel == "accumulation"]
@@ -231,11 +229,11 @@ def _named(written: Sequence[Belief], said: str, script: Path) -> Belief:
         return found[0]
     if found:
         cure = f"Name one of its own: {'; '.join(one.source for one in found)}."
-        raise BadInput([Fault(key=PLACE, found=f"--set {said}: it stands in {len(found)} places", cure=cure)])
+        raise refusal(f"--set {said}: it stands in {len(found)} places", cure, key=PLACE)
     could = "; ".join(one.source for one in written if one.wheel == "micro_batch")
     near = f"Say one of these: {could}. " if could else did_you_mean(said, [one.spelling.removeprefix(VALUE) for one in written])
     cure = f"{near}A value is named as the source does: CONFIG['batch'], Config.batch_size, BATCH."
-    raise BadInput([Fault(key=PLACE, found=f"--set {said}: no whole number of that name is written in {script}", cure=cure)])
+    raise refusal(f"--set {said}: no whole number of that name is written in {script}", cure, key=PLACE)
 
 
 def works_out_accumulation(files: Sequence[Path]) -> bool:

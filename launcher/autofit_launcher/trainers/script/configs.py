@@ -22,14 +22,6 @@ class NoSuchKey(KeyError):
     """The file doesn't have the key."""
 
 
-def load(text: str, suffix: str) -> Any:
-    """The file as plain values. ValueError where it can't be read."""
-    try:
-        return json.loads(text) if suffix == ".json" else yaml.load(text, Loader=_Lenient)
-    except (yaml.YAMLError, json.JSONDecodeError) as error:
-        raise ValueError(str(error).splitlines()[0]) from error
-
-
 class _Lenient(yaml.SafeLoader):
     """Reads the shape of files with tags of other people's (!!python/tuple); what they would construct doesn't matter here."""
 
@@ -72,10 +64,7 @@ def _marked(text: str, key: str, value: Any) -> str:
     return f"{before}{spelled}{after}"
 
 
-_FLAGS = frozenset((
-    "config", "configs", "cfg", "c", "conf", "base", "config-file", "config_file", "config-files", "config_files", "config-path",
-    "config_path",
-))  # fmt: skip
+_FLAGS = frozenset(("config", "configs", "cfg", "c", "conf", "base", "config_file", "config_files", "config_path"))
 
 
 def named(words: Sequence[str]) -> str | None:
@@ -85,8 +74,9 @@ def named(words: Sequence[str]) -> str | None:
     flagged, alone, all_of_them, flag = list[str](), list[str](), list[str](), ""
     for word in words:
         name, equals, value = word.partition("=")
-        is_flag = name.startswith("-") or (bool(equals) and name in _FLAGS)
-        flag = name.lstrip("-") if is_flag else flag
+        bare = name.lstrip("-").replace("-", "_")
+        is_flag = name.startswith("-") or (bool(equals) and bare in _FLAGS)
+        flag = bare if is_flag else flag
         path = value if is_flag else word
         if Path(path).suffix in SUFFIXES and Path(path).is_file():
             all_of_them.append(path)
@@ -111,9 +101,10 @@ def beside(path: Path) -> dict[str, str]:
 def contents(path: str | Path) -> Any:
     """A file as plain values. ValueError where it can't be read."""
     try:
-        return load(Path(path).read_text(encoding="utf-8"), Path(path).suffix)
-    except OSError as error:
-        raise ValueError(str(error)) from error
+        text = Path(path).read_text(encoding="utf-8")
+        return json.loads(text) if Path(path).suffix == ".json" else yaml.load(text, Loader=_Lenient)
+    except (OSError, yaml.YAMLError, json.JSONDecodeError) as error:
+        raise ValueError(str(error).splitlines()[0]) from error
 
 
 def held_if(path: str | Path | None) -> Any:

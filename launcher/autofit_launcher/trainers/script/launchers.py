@@ -16,7 +16,6 @@ _ACCELERATE = ("accelerate", "accelerate-launch", "accelerate.commands.launch")
 _DEEPSPEED = ("deepspeed", "deepspeed.launcher.runner")
 _SEVERAL = ("multi_gpu", "fsdp", "use_fsdp", "deepspeed", "use_deepspeed", "megatron_lm", "use_megatron_lm")
 """Accelerate's flags for several processes, and the same names in its file."""
-ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,19 +36,16 @@ class LauncherWords:
 def started(words: Sequence[str], end: int) -> LauncherWords:
     """Reads the launcher's own words, the first ``end`` of the command, and accelerate's configuration file."""
     told = words[:end]
-    if any(os.path.basename(word) in _ACCELERATE for word in told):
-        return _by_accelerate(told)
-    if any(os.path.basename(word) in _TORCHRUN for word in told):
-        return _by_torchrun(told)
-    if any(os.path.basename(word) in _DEEPSPEED for word in told):
-        return _by_deepspeed(told)
+    for names, read in ((_ACCELERATE, _by_accelerate), (_TORCHRUN, _by_torchrun), (_DEEPSPEED, _by_deepspeed)):
+        if any(os.path.basename(word) in names for word in told):
+            return read(told)
     return LauncherWords()
 
 
 def _by_deepspeed(words: Sequence[str]) -> LauncherWords:
     """Reads the number of processes that DeepSpeed is told, else takes all cards (launcher/runner.py)."""
     count = _flag(words, "num-gpus")
-    here = int(count) if count.isdecimal() and int(count) else ranks.world_size(ALL, "auto")
+    here = int(count) if count.isdecimal() and int(count) else ranks.world_size("all", "auto")
     return LauncherWords(here=here, machines=_number(_flag(words, "num-nodes")))
 
 
@@ -62,7 +58,7 @@ def _by_torchrun(words: Sequence[str]) -> LauncherWords:
 def _as_many_as_there_are(said: str) -> int:
     """Counts the processes of ``--nproc_per_node=gpu``, ``cpu`` or ``auto``."""
     on_cards = said == "gpu" or (said == "auto" and devices.chosen_kind("auto") == "cuda")
-    return ranks.world_size(ALL, "auto") if on_cards else os.cpu_count() or 1
+    return ranks.world_size("all", "auto") if on_cards else os.cpu_count() or 1
 
 
 def _by_accelerate(words: Sequence[str]) -> LauncherWords:
@@ -84,7 +80,7 @@ def _in_several(words: Sequence[str], held: Mapping[str, Any]) -> bool:
     if any(f"--{name}" in words for name in _SEVERAL):
         return True
     kind = str(held.get("distributed_type", "")).lower()
-    return kind in _SEVERAL if held else ranks.world_size(ALL, "auto") > 1
+    return kind in _SEVERAL if held else ranks.world_size("all", "auto") > 1
 
 
 def _configuration(words: Sequence[str]) -> Path | None:

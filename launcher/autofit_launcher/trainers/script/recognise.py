@@ -14,7 +14,7 @@ from typing import Any
 from autofit_launcher.adapter.python_source import files_of
 from autofit_launcher.adapter.recognised import Belief, Understood
 from autofit_launcher.common import interpreter
-from autofit_launcher.errors import PLACE, BadInput, Fault
+from autofit_launcher.errors import PLACE, refusal
 from autofit_launcher.machine import devices
 from autofit_launcher.trainers.script import candidates, configs, launchers
 from autofit_launcher.trainers.script.candidates import LENGTHS, WHOLE, is_count
@@ -35,7 +35,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     """
     script, begin = script_of(words)
     if script is not None and not script.is_file():
-        raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
+        raise refusal(f"there is no script {script} in {Path.cwd()}", "Give its path.", key=PLACE)
     files = files_of(script) if script is not None else ()
     config = configs.named(words[begin:])  # not those of its launcher
     held, declared = configs.held_if(config), candidates.declared(script, words[begin:]) if script is not None else []

@@ -75,8 +75,8 @@ def saves(files: Iterable[Path]) -> Saves:
 
 
 def found(pattern: str) -> list[Path]:
-    """Returns the paths that a glob finds."""
-    return [*map(Path, glob.glob(pattern, recursive=True))]
+    """Returns the paths that a glob finds, newest first."""
+    return sorted(map(Path, glob.glob(pattern, recursive=True)), key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def look(saved: Sequence[Path], *, program: str, saves: Saves) -> Mapping[Path, Checkpoint | str]:

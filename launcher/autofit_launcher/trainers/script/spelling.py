@@ -94,11 +94,7 @@ class Line:
     def _switch(self, name: str, on: bool) -> None:
         yes, _, no = name.partition("/")
         own = [word for word in self.words[self.begin :] if word not in (yes, no or yes)]
-        self.words = [*self.words[: self.begin], *own]
-        if on:
-            self.words.append(yes)
-        elif no:
-            self.words.append(no)
+        self.words[self.begin :] = [*own, *filter(None, [yes if on else no])]
 
 
 def kind(spelling: str) -> tuple[str, str]:

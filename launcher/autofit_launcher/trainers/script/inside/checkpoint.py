@@ -67,13 +67,12 @@ def _all_finite(tensor: torch.Tensor) -> bool:
     return not bool(tensor.isnan().any() or (tensor.numel() > 1 and tensor.isposinf().any()))
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     looked: list[bool | None] = []
     for path in argv:
         looked.append(None if True in looked else finite(Path(path)))
     print(json.dumps(looked))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
