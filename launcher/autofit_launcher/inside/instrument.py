@@ -423,6 +423,12 @@ class Instrument(TakingPart):
 
     # -- the end
 
+    def ends_training(self) -> bool:
+        """Tells a trainer's hooks whether its training is to stop: once training after validation has been seen."""
+        if self.phase is Phase.TRAIN_AGAIN and self.trained_again:
+            self.wind_up()
+        return self.phase is Phase.FINISH
+
     def wind_up(self) -> None:
         """Lets the script run to its own end for some seconds, with stubs in the place of its training: what is owed was seen."""
         if self.phase is Phase.FINISH:

@@ -12,7 +12,7 @@ import contextlib
 import functools
 from typing import Any
 
-from ....common.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE, Phase
+from ....common.report import SAID_ACCUMULATION, UPDATES, WORLD_SIZE
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
 
@@ -47,17 +47,15 @@ def install(instrument: Instrument, module: Any) -> None:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
             control.should_save = control.should_log = control.should_evaluate = False
-            if instrument.phase is Phase.TRAIN_AGAIN and instrument.trained_again:
-                instrument.wind_up()
-            if instrument.phase is Phase.FINISH:
+            if instrument.ends_training():
                 control.should_training_stop = True
             elif instrument.proven and not instrument.validated and _enough(instrument, state):
-                if evaluates(self.trainer):
-                    control.should_evaluate = True
-                    control.should_save = args.save_strategy != module.SaveStrategy.NO
+                saves = args.save_strategy != module.SaveStrategy.NO
+                if args.eval_strategy != "no" and self.trainer.eval_dataset is not None:
+                    control.should_evaluate, control.should_save = True, saves
                 elif instrument.steps >= instrument.wanted:
                     control.should_training_stop = True  # what comes after training is the script's own affair
-                    control.should_save = "goes_on" in instrument.orders.payload and args.save_strategy != module.SaveStrategy.NO
+                    control.should_save = saves and "goes_on" in instrument.orders.payload
             return control
 
         def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
@@ -70,10 +68,6 @@ def install(instrument: Instrument, module: Any) -> None:
         def on_evaluate(self, *_: Any, **__: Any) -> None:
             instrument.evaluated()
 
-    def evaluates(this: Any) -> bool:
-        strategy = this.args.eval_strategy
-        return str(getattr(strategy, "value", strategy)) != "no" and this.eval_dataset is not None
-
     @functools.wraps(made)
     def begun(this: Any, *args: Any, **kwargs: Any) -> None:
         instrument.open()
@@ -82,8 +76,7 @@ def install(instrument: Instrument, module: Any) -> None:
         probe = Probe()
         probe.trainer = this
         this.add_callback(probe)
-        for name in ("push_to_hub", "eval_on_start"):
-            setattr(this.args, name, False)
+        this.args.push_to_hub = this.args.eval_on_start = False
 
     @functools.wraps(evaluate)
     def evaluated(this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -151,7 +144,5 @@ class _Some:
         return int(min(len(self._loader), self._count))
 
     def __iter__(self) -> Any:
-        for number, batch in enumerate(self._loader):
-            if number >= self._count:
-                return
+        for batch, _ in zip(self._loader, range(self._count), strict=False):
             yield batch

@@ -9,7 +9,7 @@ import functools
 import math
 from typing import Any
 
-from ....common.report import LEFT_AFTER, SAID_ACCUMULATION, UPDATES, Phase
+from ....common.report import LEFT_AFTER, SAID_ACCUMULATION, UPDATES
 from ....inside.after_import import Hook
 from ....inside.instrument import Instrument
 from ....inside.stubs import observe_micro_batch
@@ -46,9 +46,7 @@ def install(instrument: Instrument, module: Any) -> None:
                 instrument.recorder.fact(**{LEFT_AFTER: limit if limit < length(loader) else 0})
 
         def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-            if instrument.phase is Phase.TRAIN_AGAIN and instrument.trained_again:
-                instrument.wind_up()
-            if instrument.phase is Phase.FINISH:
+            if instrument.ends_training():
                 trainer.should_stop = True
 
         def on_validation_start(self, *_: Any, **__: Any) -> None:
