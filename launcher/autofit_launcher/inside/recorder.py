@@ -114,6 +114,10 @@ class Recorder:
         """Notes what the trainer really ran, by the name of the wheel."""
         self.told.observed.update(wheels)
 
+    def observe_most(self, **sizes: int) -> None:
+        """Notes the largest that came so far, by the name of the wheel."""
+        self.observe(**{name: max(size, self.told.observed.get(name, 0)) for name, size in sizes.items()})
+
     @property
     def observed(self) -> dict[str, Any]:
         """A copy of what was observed so far."""

@@ -173,7 +173,8 @@ class UltralyticsAdapter(Adapter):
         args |= {key: values[wheel] for key, wheel in wheels.items() if values.get(wheel) is not None}
         if "multi_scale" in args and isinstance(yolo_arguments.known()["multi_scale"], bool):  # before 8.4
             args["multi_scale"] = bool(args["multi_scale"])
-        args |= self._own_wheels(rung)
+        own = self.recipe.ladder.wheels.items()
+        args |= {rule.argument: values[name] for name, rule in own if rule.argument and values.get(name) is not None}
         if "save_dir" in args:
             args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))))
         return args
@@ -359,11 +360,6 @@ class UltralyticsAdapter(Adapter):
     def saved(self, folder: Path) -> Saved:
         place = self._save_dir(folder)
         return Saved(place=place, files=resuming.saved(place / "weights"), look=resuming.look)
-
-    def _own_wheels(self, rung: Rung) -> dict[str, Value]:
-        """Arguments that the recipe's own wheels turn."""
-        rules = self.recipe.ladder.wheels
-        return {rule.argument: rung.values[name] for name, rule in rules.items() if rule.argument and rung.values.get(name) is not None}
 
     def _resumed(self, rung: Rung, args: Mapping[str, Any], folder: Path, start: RunStart, more: Mapping[str, Any]) -> Command:
         """Gives the command that goes on with a run: always exact, never halving its own batch."""

@@ -53,8 +53,7 @@ def known() -> Mapping[str, Any]:
 
 @lru_cache(maxsize=1)
 def _defaults(path: Path) -> Mapping[str, Any]:
-    defaults: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return defaults
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def saved_in(folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from autofit_launcher.common import interpreter
+from autofit_launcher.common import files, interpreter
 from autofit_launcher.machine import process
 from autofit_launcher.machine.packages import package_folder
 
@@ -40,8 +40,10 @@ def prepare(folder: Path) -> dict[str, str]:
     configs = (folder / "config" / "Ultralytics", folder / "config")  # Ultralytics adds the last part by itself, from 8.3.200 (about) on
     for made in (*configs, folder / "matplotlib"):
         made.mkdir(parents=True, exist_ok=True)
+    settings = files.read_json(user_config_folder() / "settings.json")
     for config in configs:
-        _copy_settings(config)
+        if settings:  # else Ultralytics writes its defaults there
+            (config / "settings.json").write_text(json.dumps({**settings, "sync": False}, indent=2), encoding="utf-8")
         _copy_font(config / "Arial.ttf")
     return {
         "YOLO_CONFIG_DIR": str(folder / "config"),
@@ -57,14 +59,6 @@ def user_config_folder() -> Path:
     if chosen := os.environ.get("YOLO_CONFIG_DIR"):
         return Path(chosen).expanduser() / "Ultralytics"
     return Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "Ultralytics"  # an empty one means here, to Ultralytics too
-
-
-def _copy_settings(config: Path) -> None:
-    try:
-        settings = json.loads((user_config_folder() / "settings.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return  # none yet: Ultralytics writes its defaults into our folder
-    (config / "settings.json").write_text(json.dumps({**settings, "sync": False}, indent=2), encoding="utf-8")
 
 
 def _copy_font(wanted: Path) -> None:

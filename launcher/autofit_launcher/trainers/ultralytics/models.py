@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path, PurePosixPath
 
+from autofit_launcher.common import files
 from autofit_launcher.trainers.ultralytics import environment
 
 SUFFIXES = (".pt", ".yaml", ".yml")
@@ -60,10 +60,7 @@ def can_be_had(model: str) -> bool:
 
 def setting(key: str) -> object:
     """One of the user's Ultralytics settings; None where nothing says it."""
-    try:
-        return json.loads((environment.user_config_folder() / "settings.json").read_text(encoding="utf-8")).get(key)
-    except (OSError, ValueError, AttributeError):
-        return None
+    return files.read_json(environment.user_config_folder() / "settings.json").get(key)
 
 
 def weights_dir() -> Path:

@@ -118,7 +118,7 @@ def test_a_data_set_smaller_than_the_micro_batch_is_no_smaller_micro_batch(image
     from autofit_launcher.trainers.ultralytics.inside.steers import Steered
 
     observed: dict[str, int] = {}
-    recorder = SimpleNamespace(observed={}, observe=lambda **seen: observed.update(seen))
+    recorder = SimpleNamespace(observe_most=lambda **seen: observed.update(seen))
     trainer: Any = SimpleNamespace(_recorder=recorder, _micro_batch=4, train_loader=SimpleNamespace(dataset=range(in_set)))
     Steered._observe(trainer, np.zeros((images, 3, 64, 64)))
     assert observed["micro_batch"] == told

@@ -68,11 +68,8 @@ class Steered(_Trainer):  # type: ignore[misc]
 
     def _observe(self, images: Any) -> None:
         """The largest micro-batch and side that came. A data set smaller than the micro-batch alters nothing."""
-        recorder, seen = self._recorder, self._recorder.observed
         count = self._micro_batch if len(images) == len(self.train_loader.dataset) else len(images)
-        recorder.observe(
-            micro_batch=max(count, seen.get("micro_batch", 0)), largest_input=max(*images.shape[-2:], seen.get("largest_input", 0))
-        )
+        self._recorder.observe_most(micro_batch=count, largest_input=max(images.shape[-2:]))
 
     # -- how much of it
 

@@ -59,11 +59,7 @@ def _takes_a_few_batches(validator: Any, instrument: Instrument) -> None:
             asked = instrument.orders.payload.get("val_micro_batch")
             if asked and images == len(validator.dataloader.dataset):
                 images = max(images, asked)  # a validation set smaller than its batch alters nothing
-            before = recorder.observed
-            recorder.observe(
-                val_micro_batch=max(images, before.get("val_micro_batch", 0)),
-                largest_val_input=max(*batch["img"].shape[-2:], before.get("largest_val_input", 0)),
-            )
+            recorder.observe_most(val_micro_batch=images, largest_val_input=max(batch["img"].shape[-2:]))
         return batch
 
     def told(event: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any
 
 from ....common.orders import Orders
@@ -46,11 +46,9 @@ class TrialBatches:
         return len(self.now)
 
     def __iter__(self) -> Iterator[list[int]]:
-        epoch = self.epoch
-        while True:
+        for epoch in itertools.count(self.epoch):
             for draw in self.epochs[min(epoch, len(self.epochs) - 1)]:
                 yield list(draw.images)
-            epoch += 1
 
 
 def takes(loader: Any, script: TrialBatches, *, of: int = 1) -> None:
@@ -83,15 +81,13 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
     dataset = loader.dataset
     labels = [len(label["cls"]) for label in dataset.labels]
     if getattr(dataset, "rect", False):
-        of = list(map(int, dataset.batch))
-        grouped = groupby(sorted(range(len(of)), key=of.__getitem__), of.__getitem__)
-        groups = {number: sorted(group, key=lambda i: -labels[i])[:most] for number, group in grouped}
-        areas = {number: int(dataset.batch_shapes[number][0]) * int(dataset.batch_shapes[number][1]) for number in groups}
-        shape_of = {number: (len(groups[number]), *map(int, dataset.batch_shapes[number])) for number in groups}
-        kept: dict[tuple[int, ...], int] = {}
-        for number in sorted(groups, key=lambda g: -max(labels[i] for i in groups[g])):
-            kept.setdefault(shape_of[number], number)
-        base = [(tuple(groups[number]), areas[number]) for number in kept.values()]
+        groups: dict[int, list[int]] = {}
+        for image in sorted(range(len(labels)), key=lambda i: -labels[i]):
+            groups.setdefault(int(dataset.batch[image]), []).append(image)
+        kept: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for number, group in groups.items():  # the one with the densest image first
+            kept.setdefault((len(group[:most]), *map(int, dataset.batch_shapes[number])), tuple(group[:most]))
+        base = [(images, math.prod(shape[1:])) for shape, images in kept.items()]
     else:
         of_rank = len(getattr(loader, "sampler", labels))  # of several ranks each has a part of the images
         batches = {loader.batch_size, *(count % loader.batch_size if last_kept else 0 for count in (len(labels), of_rank))}

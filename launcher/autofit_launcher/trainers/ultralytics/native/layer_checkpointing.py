@@ -31,7 +31,8 @@ def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -
         return _plain_predict_once(self, x, *options, **named)
     outputs: list[Any] = []
     for layer in self.model:
-        x = _input_of(layer, x, outputs)
+        if layer.f != -1:  # it takes outputs that it names, and not the one before it
+            x = outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]
         if any(True for _ in layer.parameters()):
             x = checkpoint(
                 _on_a_copy(layer),
@@ -43,13 +44,6 @@ def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -
             x = layer(x)
         outputs.append(x if layer.i in self.save else None)
     return x
-
-
-def _input_of(layer: Any, x: Any, outputs: list[Any]) -> Any:
-    """Picks what ``layer`` takes: the output before it, or those it names."""
-    if layer.f == -1:
-        return x
-    return outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]
 
 
 def _on_a_copy(layer: nn.Module) -> Callable[[Any], Any]:
