@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -152,7 +152,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     if wrong := _wrong_file(path, args):
         cure = f"Name it as in the command ({', '.join(configs.SUFFIXES)}), or spell these settings by words of the command."
         return [Fault(key="trainer.args.config", found=f"{path or 'no file'} {wrong}", cure=cure)]
-    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, path)) is not None]
+    return [*_key_faults(keys, path)]
 
 
 def _wrong_file(path: str, args: ScriptArgs) -> str:
@@ -166,15 +166,15 @@ def _wrong_file(path: str, args: ScriptArgs) -> str:
     return "isn't the one file that the command names, or takes in others, so that no changed copy could be read in its place"
 
 
-def _key_fault(place: str, key: str, path: str) -> Fault | None:
-    """A key that the file doesn't have."""
-    try:
-        configs.edited(Path(path).read_text(encoding="utf-8"), {key: 1})
-    except configs.NoSuchKey:
-        known = [name for name, _ in configs.leaves(configs.contents(path))]
-        cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
-        return Fault(key=place, found=f"{path}: no key {key!r}", cure=cure)
-    return None
+def _key_faults(keys: Mapping[str, str], path: str) -> Iterator[Fault]:
+    """Keys that the file doesn't have. ``keys``: by the place that names them."""
+    for place, key in keys.items():
+        try:
+            configs.edited(Path(path).read_text(encoding="utf-8"), {key: 1})
+        except configs.NoSuchKey:
+            known = [name for name, _ in configs.leaves(configs.contents(path))]
+            cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
+            yield Fault(key=place, found=f"{path}: no key {key!r}", cure=cure)
 
 
 def _data_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:

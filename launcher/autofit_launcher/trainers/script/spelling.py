@@ -58,13 +58,12 @@ class Line:
         """Says ``value`` in the words of ``spelling``; where the command says it already, in its last word of that name, which is the one
         that parsers take; else at its end."""
         form, name = kind(spelling)
-        said = _text(value)
         if form in self.elsewhere:
             self.elsewhere[form][name] = value
         elif form == "switch":
             self._switch(name, bool(value))
         elif form in ("flag", "joined"):
-            self._write(name, said, joined=form != "flag")
+            self._write(name, _text(value), joined=form != "flag")
 
     def says(self, spelling: str) -> bool:
         """Tells whether the script's own words, or their configuration file, say this setting, whatever its value."""

@@ -209,8 +209,7 @@ def _clip(clip: Callable[..., Any], outside: Outside, torch: Any) -> Callable[..
 
     @functools.wraps(clip)
     def whole(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(parameters, (list, tuple)) and not hasattr(parameters, "grad"):
-            parameters = list(parameters)
+        parameters = [parameters] if hasattr(parameters, "grad") else list(parameters)
         if outside.paused or outside.due or not outside.optimizers:
             return clip(parameters, *args, **kwargs)
         return _norm(parameters, torch) if torch is not None else None
@@ -226,7 +225,7 @@ def _averaging(outside: Outside, torch: Any) -> None:
 
 def _norm(parameters: Any, torch: Any) -> Any:
     """The norm of the gradients that are there."""
-    grads = [one.grad for one in (parameters if isinstance(parameters, (list, tuple)) else (parameters,)) if one.grad is not None]
+    grads = [one.grad for one in parameters if one.grad is not None]
     return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(one.detach()) for one in grads])) if grads else torch.tensor(0.0)
 
 

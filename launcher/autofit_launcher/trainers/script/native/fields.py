@@ -81,8 +81,7 @@ class FieldOrders:
 
     def into_trainer(self, module: Any) -> None:
         """Patches ``transformers.trainer``."""
-        trainer = module.Trainer
-        made = trainer.__init__
+        made = module.Trainer.__init__
 
         @functools.wraps(made)
         def begun(this: Any, model: Any = None, args: Any = None, *more: Any, **kwargs: Any) -> None:
@@ -90,7 +89,7 @@ class FieldOrders:
                 self.told(type(args).__name__, self.of(args))
             made(this, model, args, *more, **kwargs)
 
-        trainer.__init__ = begun
+        module.Trainer.__init__ = begun
 
 
 def begin() -> None:

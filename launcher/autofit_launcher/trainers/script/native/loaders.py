@@ -115,9 +115,7 @@ class ToldLengths:
         """Returns the length that ``frame``'s code is told: optimizer steps, of a loader that shuffles, until its first pass begins."""
         asks, sampler = frame.f_code.co_filename, getattr(loader, "sampler", None)
         shuffles = type(sampler).__name__.endswith("RandomSampler") or getattr(sampler, "shuffle", False)
-        if self._own or loader in self._begun or not shuffles:
-            return count
-        if "tqdm" in asks or os.path.dirname(asks) == _OURS:
+        if self._own or loader in self._begun or not shuffles or "tqdm" in asks or os.path.dirname(asks) == _OURS:
             return count
         self._note("until its first pass, the length of the shuffled loader is told in optimizer steps")
         return count // self._every if drops_last(loader) else -(-count // self._every)

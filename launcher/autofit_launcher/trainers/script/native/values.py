@@ -17,9 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-Order = tuple[str, Any, Any]
-"""Name, given and wanted value."""
-
 
 class NotSet(RuntimeError):
     """A value isn't where it was when the launch was made, or can't be told from another."""
@@ -62,8 +59,8 @@ def _value(node: ast.expr | None, name: str) -> Iterator[Binding]:
             yield from _value(keyword.value, f"{name}[{keyword.arg!r}]")
 
 
-def changed(source: bytes | str, path: str, orders: Sequence[Order]) -> CodeType:
-    """The file's code, with the wanted values in it."""
+def changed(source: bytes | str, path: str, orders: Sequence[tuple[str, Any, Any]]) -> CodeType:
+    """The file's code, with the wanted values in it. ``orders``: names, given and wanted values."""
     tree = ast.parse(source, path)
     found = list(bindings(tree.body))
     for name, given, wanted in orders:

@@ -48,8 +48,7 @@ class Steered(_Trainer):  # type: ignore[misc]
         sizes = worst.drawn_sizes(args.imgsz, multi_scale, self.stride) if multi_scale else None
         shapes = worst.shapes_of(loader, sizes, last_kept=not loader.drop_last, most=self._micro_batch)
         epochs = worst.training(shapes, orders, closes=0 < args.close_mosaic < self.epochs)
-        if orders.resumes:  # the first of two is done
-            return worst.TrialBatches(*epochs[:2])
+        epochs = epochs[:2] if orders.resumes else epochs  # the first of two is done
         return worst.TrialBatches(*worst.with_halves(epochs, orders.halves if self._micro_batch > 1 else 0))
 
     def preprocess_batch(self, batch: Any) -> Any:
