@@ -22,11 +22,6 @@ from autofit_launcher.inside.instrument import Instrument
 LONGEST = list(range(4))
 
 
-@pytest.fixture(autouse=True)
-def records(tmp_path: Path) -> None:
-    """Where a look at a loader leaves its largest batch."""
-
-
 def _held(batches: list[list[int]], accumulation: int) -> bool:
     """Whether the longest comes twice in a row in the second step, the second time while gradients are there (with one micro-batch a step
     they come as it ends)."""

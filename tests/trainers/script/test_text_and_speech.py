@@ -6,28 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import script
-
 pytest.importorskip("transformers")
 
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.config.schema import Recipe
-from autofit_launcher.machine import devices
 from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
-from autofit_launcher.trial.job import Job
 from tests.helpers.hf_data import recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
-
-MIB = 2**20
-
-
-def job(asked: Recipe, folder: Path) -> Job:
-    adapter = ScriptAdapter(asked)
-    assert adapter.check() == []
-    budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
-    return script.job(adapter, folder, budget)
 
 
 def words_of(asked: Recipe, rung: int = 0) -> dict[str, str]:

@@ -42,13 +42,10 @@ def make(tmp_path: Path) -> Make:
 
 
 @pytest.fixture
-def look(quiet_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, Any]]:
-    """``inside.checked`` in this process: Ultralytics reads its settings at import, and asks for the network."""
-    with pytest.MonkeyPatch.context() as patch:
-        for key, value in quiet_environment.items():
-            if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
-                patch.setenv(key, value)
-        from autofit_launcher.trainers.ultralytics.inside import checked
+def look(yolo_exact: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, Any]]:
+    """``inside.checked`` in this process, which ``yolo_exact`` has imported Ultralytics into."""
+    from autofit_launcher.trainers.ultralytics.inside import checked
+
     monkeypatch.setattr(checked.utils, "check_font", lambda *_, **__: None)
 
     def found(data: Path | str, model: str = "", **args: Any) -> tuple[str, Any]:

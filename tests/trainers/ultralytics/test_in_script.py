@@ -49,18 +49,7 @@ def understood(source: str, *arguments: str) -> Understood:
     return recognise.understand([sys.executable, "train.py", *arguments])
 
 
-def refused(source: str, *arguments: str) -> str:
-    with pytest.raises(BadInput) as caught:
-        understood(source, *arguments)
-    return str(caught.value.faults[0])
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Path:
-    return tmp_path
-
-
-def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder: Path, yolo_dataset: Path) -> None:
+def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(tmp_path: Path, yolo_dataset: Path) -> None:
     found = understood(SAFE, "--data", str(yolo_dataset))
     assert found.adapter == "ultralytics" and found.data == str(yolo_dataset) and found.task == "detect"
     assert found.device == {"kind": "cuda", "cards": [0, 1, 2, 3]}, "which this machine may not have: the launch says so then"
@@ -70,7 +59,7 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     place = "batch=32 over 4 cards; as it arrives at model.train"
     assert f"micro_batch      8        batch= ({place})" in said, "64 // 2 is written nowhere"
     assert "image_size       1280     imgsz= (as it arrives at model.train)" in said
-    assert [one.name for one in folder.iterdir() if one != yolo_dataset.parent] == ["train.py"] and Path("train.py").read_text() == SAFE
+    assert [one.name for one in tmp_path.iterdir() if one != yolo_dataset.parent] == ["train.py"] and Path("train.py").read_text() == SAFE
 
 
 def given(data: Path, **more: object) -> Recipe:
@@ -90,15 +79,15 @@ def settings(recipe: Recipe, index: int, folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_rung_0_is_the_command_as_it_stands_with_what_it_gives_itself_and_the_device(folder: Path, yolo_dataset: Path) -> None:
+def test_rung_0_is_the_command_as_it_stands_with_what_it_gives_itself_and_the_device(tmp_path: Path, yolo_dataset: Path) -> None:
     recipe = given(yolo_dataset)
-    assert list(run_of(recipe, 0, folder).argv) == recipe.trainer.args["command"]
+    assert list(run_of(recipe, 0, tmp_path).argv) == recipe.trainer.args["command"]
     gives = {"data": str(yolo_dataset), "epochs": 200, "optimizer": "AdamW", "batch": 32, "nbs": 64, "imgsz": 1280}
-    assert settings(recipe, 0, folder) == {"tell": str(folder / "native" / "kept_in"), "set": {**gives, "device": "cpu"}}
+    assert settings(recipe, 0, tmp_path) == {"tell": str(tmp_path / "native" / "kept_in"), "set": {**gives, "device": "cpu"}}
 
 
-def test_a_rung_is_set_where_the_script_trains_at_the_batch_that_it_really_steps_with(folder: Path, yolo_dataset: Path) -> None:
-    said = settings(given(yolo_dataset, epochs=3), 1, folder)
+def test_a_rung_is_set_where_the_script_trains_at_the_batch_that_it_really_steps_with(tmp_path: Path, yolo_dataset: Path) -> None:
+    said = settings(given(yolo_dataset, epochs=3), 1, tmp_path)
     assert (said["micro_batch"], said["set"]["batch"], said["set"]["nbs"], said["set"]["epochs"]) == (16, 32, 64, 3)
 
 
@@ -118,7 +107,9 @@ def test_a_batch_that_ultralytics_would_guess_is_asked_for(yolo_dataset: Path) -
     ],
 )
 def test_what_can_not_be_turned_is_refused_with_its_line(source: str, said: str) -> None:
-    assert said in refused(f"from ultralytics import YOLO\n{source}\n")
+    with pytest.raises(BadInput) as refused:
+        understood(f"from ultralytics import YOLO\n{source}\n")
+    assert said in str(refused.value.faults[0])
 
 
 def test_a_python_of_another_environment_without_ultralytics_is_refused_by_its_name() -> None:
@@ -142,8 +133,8 @@ BY_DICT = "model = YOLO('yolov8x.pt')\nresults = model.train(**config)\nmodel.va
         (BY_DICT, False),  # no Ultralytics in it
     ],
 )
-def test_trainings_are_told_by_the_source_whatever_the_model_is_called(folder: Path, source: str, trains: bool) -> None:
-    (folder / "job.py").write_text(source)
-    (folder / "train.py").write_text("import job\njob.go({})\n")
-    assert yolo_recognise._trains(folder / "job.py") is trains
-    assert yolo_recognise._trains(folder / "train.py") is trains, "a module beside the script"
+def test_trainings_are_told_by_the_source_whatever_the_model_is_called(tmp_path: Path, source: str, trains: bool) -> None:
+    (tmp_path / "job.py").write_text(source)
+    (tmp_path / "train.py").write_text("import job\njob.go({})\n")
+    assert yolo_recognise._trains(tmp_path / "job.py") is trains
+    assert yolo_recognise._trains(tmp_path / "train.py") is trains, "a module beside the script"

@@ -65,9 +65,8 @@ def test_a_batch_of_which_ultralytics_would_drop_some_is_refused() -> None:
     assert "batch=32" in refused.value.faults[0].cure
 
 
-def test_the_batch_that_ultralytics_is_told_is_that_of_all_cards(tmp_path: Path) -> None:
-    data = write_yolo_dataset(tmp_path / "data")
-    recipe = yolo_recipe.make(data, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)})
+def test_the_batch_that_ultralytics_is_told_is_that_of_all_cards(yolo_dataset: Path, tmp_path: Path) -> None:
+    recipe = yolo_recipe.make(yolo_dataset, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)})
     adapter = UltralyticsAdapter(recipe)
     ladder = ladder_of(adapter)
     assert (ladder.effective_batch, ladder.asked.accumulation) == (64, 2), "nbs=64 over a batch of 32"
@@ -80,9 +79,8 @@ def test_the_batch_that_ultralytics_is_told_is_that_of_all_cards(tmp_path: Path)
     assert any(path.name == "yolo_ranks.py" for path in command.files)
 
 
-def test_what_is_left_after_the_last_epoch_is_done_by_one_process(tmp_path: Path) -> None:
-    data = write_yolo_dataset(tmp_path / "data")
-    adapter = UltralyticsAdapter(yolo_recipe.make(data, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)}))
+def test_what_is_left_after_the_last_epoch_is_done_by_one_process(yolo_dataset: Path, tmp_path: Path) -> None:
+    adapter = UltralyticsAdapter(yolo_recipe.make(yolo_dataset, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)}))
     done = Checkpoint(path=tmp_path / "last.pt", done=2, unit="epochs", finished=True)
     lower = next(rung for rung in ladder_of(adapter).rungs if rung.micro_batch == 8)
     command = adapter.command(lower, _two_cards(), folder=tmp_path, start=RunStart(checkpoint=done, attempt=2))
@@ -96,9 +94,8 @@ def _two_cards() -> devices.Budget:
     return replace(one, ranks=(one, one))
 
 
-def test_several_processes_on_a_cpu_are_refused_and_so_is_rect(tmp_path: Path) -> None:
-    data = write_yolo_dataset(tmp_path / "data")
-    on_cpu = yolo_recipe.make(data, device={"kind": "cpu", "cards": 2}, args={"rect": True})
+def test_several_processes_on_a_cpu_are_refused_and_so_is_rect(yolo_dataset: Path) -> None:
+    on_cpu = yolo_recipe.make(yolo_dataset, device={"kind": "cpu", "cards": 2}, args={"rect": True})
     assert {fault.key for fault in UltralyticsAdapter(on_cpu).check()} == {"device.cards", "trainer.args.rect"}
 
 

@@ -56,21 +56,3 @@ def test_of_a_run_that_was_started_again_the_newest_attempt_is_shown_and_json_is
     assert main.run(["logs", "--json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out)["stdout"] == str(folder.attempt(2).stdout) and "epoch 3" in err
-
-
-LAUNCHER = """
-import sys
-from pathlib import Path
-from {package}.history import owner
-from {package}.history.run_folder import RunFolder
-folder = RunFolder(Path(sys.argv[1]))
-with owner.owning(folder.path):
-    record = {{"status": "running", "recipe": "demo", "attempts": [{{"rung_index": 1}}]}}
-    folder.replace_json(folder.record, record)
-    print(flush=True)
-    for line in sys.stdin:
-        with folder.attempt(1).stdout.open("a") as out:
-            out.write(line)
-        print(flush=True)
-    folder.replace_json(folder.record, {{**record, "status": "done"}})
-"""

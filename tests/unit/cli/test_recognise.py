@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -30,14 +29,6 @@ from tests.helpers.places import EXAMPLES
 Files = Mapping[str, str]
 Beliefs = Mapping[str, tuple[object, str] | None]
 """Wheel -> (value, spelling), or None where nothing is believed of it."""
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder of its own, with an empty script in it; torchrun is found."""
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    Path("t.py").touch()
-    return tmp_path
 
 
 def of(words: str | Sequence[str], source: str = "", **files: str) -> Understood:
@@ -337,32 +328,16 @@ def test_cards_said_beside_a_command_are_refused_where_its_batch_of_each_isnt_cl
             recognise.refuse_cards(understood, overrides=overrides)
 
 
-SCRIPT = """\
-import argparse
-parser = argparse.ArgumentParser()
-parser.add_argument("--batch-size", type=int, default=8)
-"""
-
-
-@pytest.fixture
-def four(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder with a script, on a machine with four cards."""
-    cards = [FakeCard(uuid=f"GPU-{number}1111111-0000-4000-8000-000000000000") for number in range(4)]
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*cards))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    Path("train.py").write_text(SCRIPT, encoding="utf-8")
-    return tmp_path
-
-
-def device(*words: str) -> Mapping[str, Any]:
-    return recognise.understand(words).device
-
-
 @pytest.mark.parametrize(("line", "said"), [
     ("torchrun --nproc_per_node=2 train.py", {"cards": 2}), ("torchrun --nproc_per_node=gpu train.py", {"cards": 4}),
     ("accelerate launch --num_processes 2 --gpu_ids 2,3 train.py", {"cards": [2, 3]}), ("accelerate launch --num_processes 1 train.py", {}),
     ("python train.py", {}),
 ])  # fmt: skip
-def test_a_launchers_words_name_the_cards(four: Path, line: str, said: Mapping[str, Any]) -> None:
-    assert device(*line.split()) == said
+def test_a_launchers_words_name_the_cards(line: str, said: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On a machine with four cards."""
+    cards = [FakeCard(uuid=f"GPU-{number}1111111-0000-4000-8000-000000000000") for number in range(4)]
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*cards))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    Path("train.py").write_text(BATCH_8, encoding="utf-8")
+    assert recognise.understand(line.split()).device == said

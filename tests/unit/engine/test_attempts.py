@@ -84,9 +84,6 @@ for epoch in range(first, 4):
 """
 
 
-MIB = 2**20
-
-
 class Few(StandIn):
     """Its checkpoints are files of a few bytes."""
 
@@ -137,12 +134,12 @@ LADDER = build(
 )
 
 
-def prepared(tmp_path: Path, *faults: str, **rules: Any) -> Job:
+def prepared(tmp_path: Path, *faults: str, keep_update: bool = True, **rules: Any) -> Job:
     few = Recipe(
         name="few",
         ask={"micro_batch": 8, "val_micro_batch": 4},
         trainer=TrainerRules(adapter="few"),
-        ladder=LadderRules(order=("micro_batch", "val_micro_batch"), wheels={"micro_batch": WheelRule(values=(4, 2))}),
+        ladder=LadderRules(order=tuple(Few.wheels), wheels={"micro_batch": WheelRule(values=(4, 2))}, keep_update=keep_update),
         recover=RecoverRules(**{"nan_reports": 2, **rules}),
     )
     adapter: Any = Few(few, faults)
@@ -217,19 +214,13 @@ def test_a_run_goes_on_one_rung_lower_only_where_that_is_the_asked_training(
 ) -> None:
     """The rung that was chosen accumulated as asked, so nothing was proven before the run."""
     proofs: list[Rung] = []
-    job = prepared(tmp_path, "memory")
-    ladder = job.recipe.ladder.model_copy(update={"keep_update": keep_update})
-    job.adapter.recipe = job.recipe.model_copy(update={"ladder": ladder})
 
     def halved(self: Any) -> proof.Proof:
         proofs.append(self._rung)
         return proof.Proof(same=unproven("a factor of 2"), refused="its gradients are halved")
 
     monkeypatch.setattr(proof._Proving, "proof", halved)
-    fit = Launch(job=job)
-    fitted(fit)
-    with (tmp_path / "out").open("wb") as out:
-        engine.see_through(fit, show=(out, out))
+    fit = run(tmp_path, "memory", keep_update=keep_update)
     assert told(fit) == attempts and [one.index for one in proofs] == [1]
     assert fit.refused == ("its gradients are halved" if keep_update else "")
 
@@ -360,10 +351,9 @@ def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monk
 @pytest.mark.parametrize("cure", [{}, {"update": "targets"}])
 def test_a_rung_that_was_tried_before_the_cure_was_known_is_tried_again_before_a_run_goes_on_there(cure: dict[str, Any]) -> None:
     lower, higher = (Rung(index=index, values={"micro_batch": 8 // index}, accumulation=index, position=(index,)) for index in (2, 1))
+    fits = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits")
     trials = [
-        Trial(
-            rung=rung, verdict=Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits"), report=TrialReport(), seconds=1.0, folder=Path(name)
-        )
+        Trial(rung=rung, verdict=fits, report=TrialReport(), seconds=1.0, folder=Path(name))
         for rung, name in ((lower, "000"), (higher, "001"), (higher, "002"))
     ]
     result: Any = SimpleNamespace(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.adapter.protocol import FIRST, RunStart
 from autofit_launcher.common.files import plain
@@ -30,8 +30,10 @@ from autofit_launcher.ladder.verdict import Kind, Verdict
 from autofit_launcher.machine import devices, process
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.meter import Usage
+from autofit_launcher.trainers.script.adapter import ScriptAdapter
 from autofit_launcher.trainers.suite import cpu_budget
-from autofit_launcher.trainers.ultralytics.adapter import WORDS
+from autofit_launcher.trainers.ultralytics import models
+from autofit_launcher.trainers.ultralytics.adapter import WORDS, UltralyticsAdapter
 from autofit_launcher.trial import trial
 from autofit_launcher.trial.job import Job
 from autofit_launcher.trial.trial import Trial
@@ -55,12 +57,12 @@ class Adapter(StandIn):
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCard]:
+def card(monkeypatch: pytest.MonkeyPatch) -> FakeCard:
     one = FakeCard()
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(one))
     for name in ("CUDA_VISIBLE_DEVICES", *devices.VARIABLES):
         monkeypatch.delenv(name, raising=False)
-    yield one
+    return one
 
 
 @pytest.fixture
@@ -220,23 +222,6 @@ def test_a_budget_that_cannot_be_taken_is_no_crash_of_the_trainer(job: Job) -> N
 # ---- 3: the run is held to what was proven
 
 
-class Started:
-    """What a launch would have started."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.argv: tuple[str, ...] = ()
-        self.env: dict[str, str] = {}
-        monkeypatch.setattr(process, "start", self._start)
-
-    def _start(self, argv: Any, *, env: Any, **_: Any) -> None:
-        self.argv, self.env = tuple(argv), dict(env)
-
-    def run(self, job: Job) -> Started:
-        command = launch.native_command(job, job.ladder.asked)
-        launch.start(job, command, job.folder.attempt(1), show=(sys.stdout.buffer, sys.stderr.buffer))
-        return self
-
-
 @pytest.mark.parametrize("memory", [None, 8 * GIB], ids=["whole card", "played card"])
 @pytest.mark.parametrize("python", [sys.executable, "/opt/other/bin/python"], ids=["ours", "another"])
 def test_every_run_on_a_card_is_held_by_a_probe_that_knows_the_card(
@@ -244,13 +229,15 @@ def test_every_run_on_a_card_is_held_by_a_probe_that_knows_the_card(
 ) -> None:
     job = make_job(tmp_path, memory=memory, argv=(python, "train.py"))
     card.used = 100 * MIB
-    started = Started(monkeypatch).run(job)
-    told = ProbeSettings.read(Path(started.env[VARIABLE])).orders
+    started: dict[str, Any] = {}
+    monkeypatch.setattr(process, "start", lambda argv, *, env, **_: started.update(argv=argv, env=env))
+    launch.start(job, launch.native_command(job, job.ladder.asked), job.folder.attempt(1), show=(sys.stdout.buffer, sys.stderr.buffer))
+    told = ProbeSettings.read(Path(started["env"][VARIABLE])).orders
     assert {name: told[name] for name in ("device", "device_uuid", "idle_free_bytes", "cap_bytes")} == {
         "device": "cuda", "device_uuid": card.uuid, "idle_free_bytes": job.budget.free_bytes - 100 * MIB,
         "cap_bytes": job.budget.budget_bytes - 256 * MIB,  # a kernel that is loaded late has room
     }  # fmt: skip
-    assert started.argv == (python, "train.py") and started.env["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+    assert started["argv"] == (python, "train.py") and started["env"]["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
 
 
 # ---- 3: and watched
@@ -300,8 +287,6 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
 def test_a_command_gets_a_card_for_each_process_or_is_refused(
     card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cards: Any, words: str, said: str
 ) -> None:
-    from autofit_launcher.trainers.script.adapter import ScriptAdapter
-
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(card, FakeCard(uuid="GPU-00000000-0000-4000-8000-000000000002")))
     (tmp_path / "train.py").touch()
     trainer = {"adapter": "script", "args": {"command": [*words.split(), str(tmp_path / "train.py")], "spelled": {"micro_batch": "-b"}}}
@@ -314,16 +299,12 @@ def test_a_command_gets_a_card_for_each_process_or_is_refused(
 
 
 def yolo(**device: Any) -> Any:
-    from autofit_launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-
     ask = {"micro_batch": 8, "image_size": 640, "model": "yolov8n.yaml"}
     return UltralyticsAdapter(Recipe.model_validate({**RECIPE, "ask": ask, "device": device}))
 
 
 def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job, tmp_path: Path) -> None:
     """A plain ``yolo`` halves its batch by itself in the first epoch."""
-    from autofit_launcher.adapter.build import ladder_of
-
     adapter = yolo(kind="cuda")
     rung = ladder_of(adapter).asked
     command = adapter.command(rung, job.budget, folder=tmp_path)
@@ -334,9 +315,6 @@ def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job
 def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
     card: FakeCard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from autofit_launcher.adapter.build import ladder_of
-    from autofit_launcher.trainers.ultralytics import models
-
     monkeypatch.setattr(models, "weights_dir", lambda: tmp_path)
     monkeypatch.delenv("YOLO_OFFLINE", raising=False)
 

@@ -6,17 +6,18 @@ import multiprocessing.process
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from autofit_launcher.common.orders import Orders
+from autofit_launcher.common.orders import Orders, ProbeSettings
 from autofit_launcher.common.report import SEARCHES, Phase, PhaseUse
 from autofit_launcher.inside import budget
 from autofit_launcher.inside.budget import BudgetError
 from autofit_launcher.inside.driver import USUAL_CONTEXT_BYTES
+from autofit_launcher.inside.instrument import Instrument
 from autofit_launcher.inside.recorder import OverCap, Recorder
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
 
@@ -172,12 +173,7 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
 
 
 def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from autofit_launcher.common.orders import ProbeSettings
-    from autofit_launcher.inside.instrument import Instrument
-
     monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
-    import dataclasses
-
-    session = Instrument(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(machine.orders)))
+    session = Instrument(ProbeSettings(records=str(tmp_path), orders=asdict(machine.orders)))
     session.open()
     assert session.settled and not session.active and not machine.cuda.opened

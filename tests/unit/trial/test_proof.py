@@ -173,9 +173,6 @@ class Told:
     def same(self, **more: Any) -> Twin:
         return self.first_or(1e-7, **more)
 
-    def failed(self, why: str, **more: Any) -> Twin:
-        return Twin(micro_batch=self.micro, accumulation=self.accumulation, why=f"it failed: {why}", **more)
-
 
 Play = Callable[..., tuple[Proof, list[str]]]
 
