@@ -11,11 +11,7 @@ from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.history.series import Series
 
 MIB = 2**20
-
-
 DEVICE = {"kind": "cpu", "index": 0, "name": "a processor", "budget_bytes": 900 * MIB, "cap_bytes": 810 * MIB}
-
-
 RUNG = {"micro_batch": 4, "image_size": 160, "checkpointing": False}
 
 

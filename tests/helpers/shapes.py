@@ -16,10 +16,6 @@ KEYPOINTS = 4
 class ShapesData:
     folder: Path
     yaml: Path
-    train_images: int
-    val_images: int
-    densest: int
-    """Labels in the densest training image."""
 
 
 def label(task: str, rng: np.random.Generator, *, classes: int = len(NAMES)) -> str:
@@ -63,4 +59,4 @@ def make_shapes(
         lines += [f"kpt_shape: [{KEYPOINTS}, 3]", "flip_idx: [1, 0, 3, 2]"]
     yaml = folder / "data.yaml"
     yaml.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return ShapesData(folder=folder, yaml=yaml, train_images=train, val_images=val, densest=densest)
+    return ShapesData(folder=folder, yaml=yaml)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
@@ -79,7 +78,6 @@ class Ran:
     report: TrialReport
     status: int
     output: str
-    folder: Path
 
 
 RunTrial = Callable[..., Ran]
@@ -90,8 +88,6 @@ FAULTY = str(Path(__file__).parent / "inside" / "faulty.py")
 def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
     """Runs the trial of a rung of 4 in a child as the launcher does; 8 and a step of 16 were asked. ``args``: on top of small defaults."""
 
-    number = itertools.count()
-
     def run(
         data: Path,
         *,
@@ -100,26 +96,23 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         args: dict[str, Any] | None = None,
         fault: str = "",
         cwd: Path = ROOT,
-        steps_after: int = 1,
         may_spill: bool = False,
-        told: dict[str, Any] | None = None,
-        **recipe: Any,
     ) -> Ran:
         asked = {"model": "yolov8n.yaml", "image_size": 64, "micro_batch": 8, "accumulation": 2, **(ask or {})}
         native = {"epochs": 100, "plots": False, **(args or {})}
-        adapter = UltralyticsAdapter(yolo_recipe.make(data, ask=asked, args=native, **recipe))
-        folder = tmp_path / f"trial{next(number)}"
+        adapter = UltralyticsAdapter(yolo_recipe.make(data, ask=asked, args=native))
+        folder = tmp_path / "trial"
         (folder / "scratch").mkdir(parents=True)
         budget = replace(cpu_budget(), budget_bytes=cap_mib * MIB, headroom=0.0)
         rung = next((rung for rung in ladder_of(adapter).rungs if rung.micro_batch == 4), ladder_of(adapter).asked)
         plan = adapter.trial(rung, budget, folder=folder, cache=tmp_path / "cache")
-        payload = {**plan.payload, **(told or {})}
+        payload = dict(plan.payload)
         if fault:
             program, *words = payload["argv"]
             payload["argv"] = [program, FAULTY, fault, *words]
         orders = Orders(
             module=plan.module, folder=str(folder), device="cpu", cap_bytes=cap_mib * MIB, accumulation=rung.accumulation,
-            steps_after=steps_after, may_spill=may_spill, payload=payload,
+            may_spill=may_spill, payload=payload,
         )  # fmt: skip
         orders.write(folder / "orders.json")
         with (folder / "stdout.log").open("wb") as out, (folder / "stderr.log").open("wb") as err:
@@ -130,7 +123,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         output = (folder / "stdout.log").read_text() + (folder / "stderr.log").read_text()
         report = TrialReport.read(orders.report_path)
         assert report is not None, output
-        return Ran(report=report, status=child.returncode, output=output, folder=folder)
+        return Ran(report=report, status=child.returncode, output=output)
 
     return run
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -93,9 +92,6 @@ def test_the_messages_of_every_trainer_are_known_of_a_command(tmp_path: Path, la
 
 @pytest.mark.parametrize("named", ["autofit_launcher.adapter:Rung", "autofit_launcher.adapter:log_line"])
 def test_what_is_no_adapter_is_refused_by_name(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def installed(*, group: str) -> Iterator[EntryPoint]:
-        return iter([EntryPoint(name="odd", value=named, group=group)])
-
-    monkeypatch.setattr(registry, "entry_points", installed)
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: [EntryPoint(name="odd", value=named, group=group)])
     with pytest.raises(BadInput, match=r"inherits Adapter of autofit_launcher\.adapter"):
         registry.load_adapter("odd")

@@ -77,8 +77,11 @@ def test_one_flag_has_one_meaning_and_one_without_its_value_is_told(here: Path, 
         assert f"{key}: false" in capfd.readouterr().out
 
 
-def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
-    """What is said of a launch whose trials need 10 MiB, and 20 for each picture of 64 px."""
+@pytest.mark.parametrize(("mib", "fits"), [(25, "is estimated to fit"), (3, "nothing tells whether it would be enough")])
+def test_where_nothing_fits_the_words_that_would_let_more_turn_are_said(
+    here: Path, monkeypatch: pytest.MonkeyPatch, mib: int, fits: str
+) -> None:
+    """Trials need 10 MiB, and 20 for each picture of 64 px."""
     spelled = {"micro_batch": "--batch-size", "accumulation": "--accum", "image_size": "--img-size"}
     ask = {"micro_batch": 4, "accumulation": 1, "image_size": 64}
     one = ScriptAdapter(script.recipe(ask=ask, spelled=spelled, says=ask))
@@ -96,13 +99,5 @@ def least(here: Path, monkeypatch: pytest.MonkeyPatch, *, mib: int) -> str:
     engine.walk(result)
     assert result.status is Status.NO_RUNG_FITS
     Display(Console(file=(out := io.StringIO()), width=400)).fitted(result)
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(("mib", "fits"), [(25, "is estimated to fit"), (3, "nothing tells whether it would be enough")])
-def test_where_nothing_fits_the_words_that_would_let_more_turn_are_said(
-    here: Path, monkeypatch: pytest.MonkeyPatch, mib: int, fits: str
-) -> None:
-    said = least(here, monkeypatch, mib=mib)
-    (line,) = [line for line in said.splitlines() if "--give-up" in line]
+    (line,) = [line for line in out.getvalue().splitlines() if "--give-up" in line]
     assert "autofit run --give-up image_size -- ... (ladder.order=[micro_batch,image_size] in a recipe)" in line and fits in line

@@ -197,14 +197,10 @@ def test_resume_without_a_name_takes_the_newest_run_and_says_which(tmp_path: Pat
 RUNS = Path("runs/autofit")
 
 
-def with_weights(path: Path) -> Path:
-    (path / "run" / "weights").mkdir(parents=True)
-    (path / "run" / "weights" / "best.pt").write_bytes(b"x" * 1000)
-    return path
-
-
 def test_only_what_holds_no_checkpoint_goes_and_only_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:
-    old, trained = ended(RUNS, "failed"), with_weights(ended(RUNS, "done"))
+    old, trained = ended(RUNS, "failed"), ended(RUNS, "done")
+    (trained / "run" / "weights").mkdir(parents=True)
+    (trained / "run" / "weights" / "best.pt").write_bytes(b"x" * 1000)
     assert main.run(["runs", "--prune"]) == 0
     out = capsys.readouterr().out
     assert str(old) in out and str(trained) not in out and "removes those, too): 1" in out and "--yes removes" in out and old.is_dir()

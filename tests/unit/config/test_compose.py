@@ -18,8 +18,6 @@ from autofit_launcher.config.recipe_files import recipe_files
 from autofit_launcher.config.schema import Recipe
 from tests.architecture.rooms import Tree
 
-KNOW_HYDRA = ("compose", "recipe_store", "hydra_overrides")
-
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -104,14 +102,19 @@ def test_a_mistake_on_the_command_line_says_what_was_meant(word: str, said: str,
     assert only_fault_of(out)["where"] == "command line"
 
 
+def composed(*words: str) -> Recipe:
+    (draft,) = suggestions.drafts(words, program="autofit")
+    assert draft.recipe is not None and draft.faults == ()
+    return draft.recipe
+
+
 @pytest.mark.parametrize(("words", "kind", "index"), [
     (("device=gpu",), "cuda", 0), (("device=0",), "cuda", 0), (("device=cuda:1",), "cuda", 1), (("device=gpu:2",), "cuda", 2),
     (("device=cuda",), "cuda", 0), (("device=cpu",), "cpu", 0), (("device.kind=gpu", "device.index=3"), "cuda", 3),
 ])  # fmt: skip
 def test_a_device_is_named_as_people_name_it(words: tuple[str, ...], kind: str, index: int) -> None:
-    (draft,) = suggestions.drafts(["recipe=yolo_demo", *words], program="autofit")
-    assert draft.recipe is not None and draft.faults == ()
-    assert (draft.recipe.device.kind, draft.recipe.device.index) == (kind, index)
+    device = composed("recipe=yolo_demo", *words).device
+    assert (device.kind, device.index) == (kind, index)
 
 
 def test_in_a_multirun_several_cards_are_a_launch_each() -> None:
@@ -139,12 +142,6 @@ def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPa
     assert main.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
     out, err = capfd.readouterr()
     assert json.loads(out) == {"status": "stopped", "error": "RuntimeError: a bug"} and "Traceback" in err and "in broken" in err
-
-
-def composed(*words: str) -> Recipe:
-    (draft,) = suggestions.drafts(words, program="autofit")
-    assert draft.recipe is not None and draft.faults == ()
-    return draft.recipe
 
 
 def test_every_recipe_that_is_shipped_composes_without_a_fault() -> None:
@@ -182,23 +179,21 @@ def test_hydra_is_known_in_three_modules() -> None:
     """Composing (with its errors), its recipes and its grammar: the rest of the launcher could be fed by something else."""
     house = Tree(Path(main.__file__).parents[2])
     knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
-    assert knowing == {f"autofit_launcher.config.{name}" for name in KNOW_HYDRA}
+    assert knowing == {f"autofit_launcher.config.{name}" for name in ("compose", "recipe_store", "hydra_overrides")}
 
 
 @pytest.mark.parametrize("word", ["device=0,1", "device=cuda:0,1", "device=[0,1]", "device.cards=[0,1]"])
 def test_several_cards_are_understood_as_people_write_them(word: str) -> None:
-    (draft,) = suggestions.drafts(["recipe=yolo_demo", word], program="autofit")
-    assert draft.recipe is not None and draft.recipe.device.cards == (0, 1)
-    (again,) = suggestions.drafts(["recipe=yolo_demo", "device.cards=all"], program="autofit")
-    assert again.recipe is not None and again.recipe.device.cards == "all"
+    assert composed("recipe=yolo_demo", word).device.cards == (0, 1)
+    assert composed("recipe=yolo_demo", "device.cards=all").device.cards == "all"
 
 
 GROUPS = ("ladder", "device", "recipe")
 ODD = "éß字 '\"#([{}])=,~:;$%&*?!@|<>+-\\^`./\t019nulltrue"
 
 
-def as_hydra_reads(word: str, *, sweeping: bool = False) -> object:
-    return OverridesParser.create().parse_override(for_hydra(word, groups=GROUPS, sweeping=sweeping)).value()
+def as_hydra_reads(word: str) -> object:
+    return OverridesParser.create().parse_override(for_hydra(word, groups=GROUPS, sweeping=False)).value()
 
 
 def is_hydras_own(text: str) -> bool:

@@ -49,20 +49,17 @@ def test_what_ended_a_run_is_nothing_that_it_went_on_without() -> None:
     assert gone_on_without([figure], words, None) == [figure]
 
 
+OOM_OF_A_CARD = traceback("f", error="torch.OutOfMemoryError: CUDA out of memory.")
+
+
 @pytest.mark.parametrize(
     ("seen", "ended"),
     [
         (RunEnd(returncode=0, words=""), Ended.DONE),
         (RunEnd(returncode=1, words=traceback("train")), Ended.OUT_OF_MEMORY),
         (RunEnd(returncode=1, words=traceback("train"), on_card=True), Ended.HOST_MEMORY),
-        (
-            RunEnd(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True),
-            Ended.OUT_OF_MEMORY,
-        ),
-        (
-            RunEnd(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True, taken="pid 7"),
-            Ended.CARD_TAKEN,
-        ),
+        (RunEnd(returncode=1, words=OOM_OF_A_CARD, on_card=True), Ended.OUT_OF_MEMORY),
+        (RunEnd(returncode=1, words=OOM_OF_A_CARD, on_card=True, taken="pid 7"), Ended.CARD_TAKEN),
         (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.")),
          Ended.HOST_MEMORY),
         *((RunEnd(returncode=status, words=words, on_card=True), ended) for status, words, ended in (

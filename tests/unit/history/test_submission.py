@@ -15,6 +15,7 @@ from autofit_launcher.history.submission import JobSeen, Submission
 from tests.helpers.run_folders import tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+ANOTHER_MACHINE = {"host": "n1", "boot": "another"}
 QUEUED, STARTED, GONE = JobSeen(state="PENDING", reason="Priority"), JobSeen(state="RUNNING"), JobSeen(state="")
 
 
@@ -37,10 +38,6 @@ def left(folder: RunFolder, **where: str) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **where, "job": "7", "ended": ""}) + "\n")
 
 
-def elsewhere(folder: RunFolder) -> None:
-    left(folder, host="n1", boot="another")
-
-
 def test_before_it_has_begun_slurm_says_what_it_is_at(tmp_path: Path) -> None:
     folder = handed(tmp_path)
     assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == ["submitted", "pending", "starting", "stopped"]
@@ -61,7 +58,7 @@ def test_between_two_starts_it_is_pending_and_not_interrupted_and_its_end_is_its
 
 
 @pytest.mark.parametrize(("where", "states"), [
-    ({"host": "n1", "boot": "another"}, ["elsewhere", "pending", "running", "killed"]), ({}, ["killed", "pending", "starting", "killed"]),
+    (ANOTHER_MACHINE, ["elsewhere", "pending", "running", "killed"]), ({}, ["killed", "pending", "starting", "killed"]),
 ], ids=["on another machine", "its node has failed"])  # fmt: skip
 def test_slurm_tells_whether_a_run_that_is_not_here_is_at_work(where: dict[str, str], states: list[str], tmp_path: Path) -> None:
     folder = handed(tmp_path)
@@ -78,12 +75,12 @@ def test_a_job_that_starts_again_knows_that_its_last_start_is_over_whatever_mach
     monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
     with owner.owning(tmp_path) as first:
         assert (first.job, first.starts_before) == ("7", 0)
-    elsewhere(RunFolder(tmp_path))
+    left(RunFolder(tmp_path), **ANOTHER_MACHINE)
     assert owner.who(tmp_path).state is owner.State.ELSEWHERE, "the same start of it, on another of its machines"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     assert owner.who(tmp_path).state is owner.State.KILLED
     with owner.owning(tmp_path) as second:
         assert second.starts_before == 1 and second.pid == os.getpid()
-    elsewhere(RunFolder(tmp_path))
+    left(RunFolder(tmp_path), **ANOTHER_MACHINE)
     monkeypatch.setenv("SLURM_JOB_ID", "8")
     assert owner.who(tmp_path).state is owner.State.ELSEWHERE, "another job says nothing of it"

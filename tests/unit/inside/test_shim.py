@@ -61,7 +61,7 @@ def program(place: Path, names: Sequence[str] = ()) -> None:
     """A program that looks and imports the ``names``, as a script, in a package and as a folder."""
     looks = LOOKS.replace("NAMES", repr(list(names))).replace("CUSTOMIZED", "getattr(sys, 'customized', 0)")
     package = place / "package"
-    package.mkdir()
+    package.mkdir(parents=True)
     for path in (place / "the_script.py", package / "the_script.py", package / "__main__.py", package / "__init__.py"):
         path.write_text(looks if path.stem != "__init__" else "")
 
@@ -106,7 +106,6 @@ def test_a_programs_own_modules_are_what_it_imports_whatever_their_names(
     how: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path / "place"
-    place.mkdir()
     program(place, NAMES)
     have_own(place)
     have_own(place / "package")
@@ -121,7 +120,6 @@ def test_a_programs_own_modules_are_what_it_imports_whatever_their_names(
 @pytest.mark.parametrize("how", HOW)
 def test_only_private_names_and_the_standard_library_are_loaded_before_a_program(how: str, tmp_path: Path) -> None:
     place = tmp_path / "place"
-    place.mkdir()
     program(place)
     plain, ours = seen([sys.executable, "the_script.py"], place, {}), loaded(how, ["the_script.py"], place, tmp_path, {})
     more = {name.partition(".")[0] for name in set(ours["began"]) - set(plain["began"])}

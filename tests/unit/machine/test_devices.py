@@ -28,8 +28,10 @@ linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is 
 
 
 @pytest.fixture(autouse=True)
-def _of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml_module, "_card_files", lambda: False)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 def on(nvml: FakeNvml, kind: str = "cuda", **options: Any) -> Budget:
@@ -248,14 +250,12 @@ def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) 
     assert held == [plain.budget_bytes - 256 * MIB, spilling.cap_bytes + 256 * MIB], "a run is held to where nothing was spilled"
 
 
-@pytest.mark.parametrize(("wish", "found"), [
-    ("7", "CUDA_VISIBLE_DEVICES=\"7\" begins with '7', which names no card of 2"),
-    ("GPU-9", "CUDA_VISIBLE_DEVICES=\"GPU-9\" begins with 'GPU-9', which names no card of 2"),
-])  # fmt: skip
-def test_visible_devices_that_name_no_card_are_refused(wish: str, found: str) -> None:
+@pytest.mark.parametrize("wish", ["7", "GPU-9"])
+def test_visible_devices_that_name_no_card_are_refused(wish: str) -> None:
     for kind in ("cuda", "auto"):
         (fault,) = refused(FakeNvml(*TWO), kind, environ={"CUDA_VISIBLE_DEVICES": wish})
-        assert (fault.key, fault.found) == ("device.kind", f"{kind} is asked, but {found}")
+        found = f"{kind} is asked, but CUDA_VISIBLE_DEVICES=\"{wish}\" begins with '{wish}', which names no card of 2"
+        assert (fault.key, fault.found) == ("device.kind", found)
 
 
 @pytest.mark.parametrize("wish", ["", "-1"])
@@ -399,12 +399,6 @@ def test_what_two_processes_that_do_the_same_may_differ_by_is_no_run_above_its_t
 
 
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_a_driver_that_can_not_map_them_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:

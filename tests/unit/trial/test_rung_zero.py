@@ -64,6 +64,12 @@ def found(one: ScriptAdapter, trial: Trial) -> Misread | None:
     return rung_zero.misread(trial, unsaid=one.asked.unsaid)
 
 
+def believing(one: ScriptAdapter, ran: dict[str, int], arrived: dict[str, Any]) -> ScriptAdapter:
+    believed = one.believing(ran, arrived)
+    assert believed is not None
+    return ScriptAdapter(believed)
+
+
 def held(one: ScriptAdapter, asked: Trial | None, lower: Trial) -> Verdict:
     return rung_zero.held_against(lower, asked, ladder_of(one)).verdict
 
@@ -80,9 +86,7 @@ def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kin
     one = adapter(tmp_path)
     wrong = found(one, tried(ladder_of(one), kind=kind, micro_batch=16384, **{SAID_ACCUMULATION: 2}))
     assert wrong is not None and wrong.read == {"micro_batch": 32, "accumulation": 1}
-    believed = one.believing(wrong.ran, wrong.arrived)
-    assert believed is not None
-    anew = ScriptAdapter(believed)
+    anew = believing(one, wrong.ran, wrong.arrived)
     ladder = ladder_of(anew)
     assert (ladder.asked.micro_batch, ladder.asked.accumulation, ladder.effective_batch) == (16384, 2, 32768)
     assert anew.line(ladder.asked, run=tmp_path).words == [*anew.args.command], "rung 0 is the command as it stands"
@@ -96,12 +100,8 @@ def test_what_a_recipe_says_to_its_script_is_said_in_the_run_too(tmp_path: Path,
     one = adapter(tmp_path, "--batch-size", "8", args={"says": said})
     one = ScriptAdapter(one.recipe.model_copy(update={"ask": {"micro_batch": 16, "accumulation": 2}}))
     words = one.line(ladder_of(one).asked, run=tmp_path).words
-    assert one.believing({"micro_batch": 16, "accumulation": 2, WORLD_SIZE: 1}, {}) is None and words[-4:] == [
-        "--batch-size",
-        "16",
-        "--accum",
-        "2",
-    ]
+    assert words[-4:] == ["--batch-size", "16", "--accum", "2"]
+    assert one.believing({"micro_batch": 16, "accumulation": 2, WORLD_SIZE: 1}, {}) is None
     assert one.believing({"micro_batch": 24, "accumulation": 2}, {}) is None, "its word isn't what ran"
 
 
@@ -121,20 +121,14 @@ def test_where_it_is_not_known_how_what_ran_is_turned_the_micro_batch_stays(
     assert not believed and [rung.values for rung in ladder_of(left).rungs] == [{"micro_batch": 32}]
 
 
-@pytest.mark.parametrize(("words", "ran", "asked"), [
-    ((), {"micro_batch": 12, "accumulation": 1}, [(12, 1), (6, 2), (4, 3), (3, 4), (2, 6), (1, 12)]),
-    (("--batch-size", "32"), {"micro_batch": 12, "accumulation": 1}, [(12, 1), (6, 2), (4, 3), (3, 4), (2, 6), (1, 12)]),
-])  # fmt: skip
-def test_a_batch_that_no_word_says_is_set_at_the_loader_at_which_it_arrives(
-    tmp_path: Path, words: tuple[str, ...], ran: dict[str, int], asked: list[tuple[int, int]]
-) -> None:
+@pytest.mark.parametrize("words", [(), ("--batch-size", "32")])
+def test_a_batch_that_no_word_says_is_set_at_the_loader_at_which_it_arrives(tmp_path: Path, words: tuple[str, ...]) -> None:
     spelled = {"micro_batch": "--batch-size", "accumulation": "outside"} if words else {}
     one = adapter(tmp_path, *words, spelled=spelled, ask={} if words else {"micro_batch": 1}, args={} if words else {"says": {}})
-    arrived = {"loader:train.py:5": 12, "loader:train.py:9": 64}
-    believed = one.believing(ran, arrived)
-    assert believed is not None
-    anew = ScriptAdapter(believed)
-    assert anew.check() == [] and [(one.micro_batch, one.accumulation) for one in ladder_of(anew).rungs] == asked
+    ran, arrived = {"micro_batch": 12, "accumulation": 1}, {"loader:train.py:5": 12, "loader:train.py:9": 64}
+    anew = believing(one, ran, arrived)
+    assert anew.check() == []
+    assert [(one.micro_batch, one.accumulation) for one in ladder_of(anew).rungs] == [(12, 1), (6, 2), (4, 3), (3, 4), (2, 6), (1, 12)]
     line = anew.line(ladder_of(anew).rungs[1], run=tmp_path)
     assert line.acts == {"ACCUMULATE": "2", "ACCUMULATE_SPLIT": "12:6:train.py:5"} and line.words == [*anew.args.command]
     assert one.believing(ran, {**arrived, "loader:train.py:7": 12}) is None, "which of both?"
@@ -156,11 +150,10 @@ def test_what_a_known_trainer_is_called_with_is_set_there(
 ) -> None:
     words = ("--batch-size", "12") if spelled else ()
     one = adapter(tmp_path, *words, spelled=spelled, ask={"micro_batch": says.get("micro_batch", 1)}, args={"says": says})
-    believed = one.believing({"micro_batch": 12, "accumulation": 2}, arrived)
-    assert believed is not None and believed.trainer.args["spelled"] == turned
-    anew = ScriptAdapter(believed)
+    anew = believing(one, {"micro_batch": 12, "accumulation": 2}, arrived)
+    assert anew.recipe.trainer.args["spelled"] == turned
     assert anew.check() == [] and (anew.recipe.ask["micro_batch"], anew.recipe.ask["accumulation"]) == (12, 2)
-    assert believed.trainer.args.get("lengths", {}) == ({"call:num_train_epochs": 3} if "call:max_steps" in arrived else {})
+    assert anew.recipe.trainer.args.get("lengths", {}) == ({"call:num_train_epochs": 3} if "call:max_steps" in arrived else {})
     lower = next(rung for rung in ladder_of(anew).rungs if rung.micro_batch == 6)
     fields = anew.line(lower, run=tmp_path).elsewhere["call"]
     assert lower.accumulation == 4 and fields[turned["accumulation"].removeprefix("call:")] == 4
@@ -174,15 +167,12 @@ def test_what_a_script_works_out_of_its_whole_batch_is_seen_at_rung_0_or_else_at
     one = adapter(tmp_path, spelled=ITSELF, args={"says": {"micro_batch": 32}})
     one = ScriptAdapter(one.recipe.model_copy(update={"ask": {"micro_batch": 32}}))
     ladder = ladder_of(one)
-    at_once = one.believing({"micro_batch": 32, "accumulation": 4}, {})
-    assert at_once is not None and ladder_of(ScriptAdapter(at_once)).effective_batch == 128
+    assert ladder_of(believing(one, {"micro_batch": 32, "accumulation": 4}, {})).effective_batch == 128
     failed = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32)
     lower = tried(ladder, at=1, told=1, micro_batch=16, accumulation=1, **{OWN_ACCUMULATION: 8, SAMPLES: 128})
     told = rung_zero.showed([failed, lower], unsaid=one.asked.unsaid)
     assert told is not None
-    believed = one.believing(told.ran, told.arrived)
-    assert believed is not None
-    anew = ScriptAdapter(believed)
+    anew = believing(one, told.ran, told.arrived)
     assert {rung.micro_batch * rung.accumulation for rung in ladder_of(anew).rungs} == {128}
     same = rung_zero.as_believed([failed, lower], ladder_of(anew))
     assert [(trial.rung.micro_batch, trial.rung.accumulation) for trial in same] == [(32, 4), (16, 8)]
@@ -199,9 +189,8 @@ def test_a_script_that_keeps_no_step_at_a_lower_rung_is_never_taken_there(tmp_pa
     trials = [tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32), tried(ladder, at=1, told=1, micro_batch=16, **{SAMPLES: 16})]
     told = rung_zero.showed(trials, unsaid=one.asked.unsaid)
     assert told is not None
-    believed = one.believing(told.ran, told.arrived)
-    assert believed is not None and believed.trainer.args["spelled"]["accumulation"] == "itself"
-    anew = ScriptAdapter(believed)
+    anew = believing(one, told.ran, told.arrived)
+    assert anew.recipe.trainer.args["spelled"]["accumulation"] == "itself"
     same = rung_zero.as_believed(trials, ladder_of(anew))
     assert [trial.rung.index for trial in same] == [0], "the lower rung's steps were half as large"
     due = anew.trial(ladder_of(anew).rungs[1], cpu_budget(), folder=tmp_path, cache=tmp_path).expects
@@ -212,8 +201,7 @@ def test_processes_that_no_word_told_are_counted(tmp_path: Path) -> None:
     one = adapter(tmp_path)
     wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{WORLD_SIZE: 2}))
     assert wrong is not None and wrong.read == {WORLD_SIZE: 1}
-    believed = one.believing(wrong.ran, wrong.arrived)
-    assert believed is not None and ladder_of(ScriptAdapter(believed)).effective_batch == 64
+    assert ladder_of(believing(one, wrong.ran, wrong.arrived)).effective_batch == 64
 
 
 def test_on_top_of_what_a_script_accumulates_without_a_word_nothing_is_done_from_outside(tmp_path: Path) -> None:

@@ -58,8 +58,6 @@ def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[object]], dict[str, list[object]]]:
     """Of models trained in every way: with batches of 64, and with 16 of which four make a step."""
-    import torch
-
     folder = tmp_path_factory.mktemp("weights")
     script = str(SCRIPTS / "no_word_for_accumulation.py")
     run(folder, script, "--batch-size", "64", "--out", "large.pt")
@@ -76,16 +74,12 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[ob
     ],
 )  # fmt: skip
 def test_the_weights_are_those_of_the_large_batch(way: str, weights: tuple[dict[str, list[object]], dict[str, list[object]]]) -> None:
-    import torch
-
     large, small = weights
     for one, other in zip(large[way], small[way], strict=True):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
 
 
 def test_a_batch_that_arrives_at_a_loader_is_split_there_and_the_weights_are_the_same(tmp_path: Path) -> None:
-    import torch
-
     script = str(SCRIPTS / "batch_in_source.py")
     run(tmp_path, script, "--out", "large.pt")
     said = run(tmp_path, script, "--out", "small.pt", micro_batches=4, split=(64, 16, "batch_in_source.py:18"))
@@ -97,8 +91,6 @@ def test_a_batch_that_arrives_at_a_loader_is_split_there_and_the_weights_are_the
 
 def test_batches_whose_size_was_not_turned_stay_as_the_script_makes_them(tmp_path: Path) -> None:
     """A later stage with a batch of its own: 3 steps of 32 and 4 of 24, and not 3 and 1."""
-    import torch
-
     script = str(SCRIPTS / "late_loader.py")
     run(tmp_path, script, "--batch-size", "32", "--out", "large.pt")
     said = run(tmp_path, script, "--batch-size", "8", "--out", "small.pt", micro_batches=4)

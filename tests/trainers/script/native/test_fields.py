@@ -69,18 +69,13 @@ args = Mine('out', {BATCH}=16, {ACCUMULATION}=2, report_to=[], use_cpu=True)
 """
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [PLAIN, OWN],
-    ids=["transformers' own", "a class of the person's that computes its batch"],
-)
+@pytest.mark.parametrize("arguments", [PLAIN, OWN], ids=["transformers' own", "a class of the person's that computes its batch"])
 def test_the_script_computes_with_its_own_numbers_until_the_trainer_is_made(arguments: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.format(arguments=arguments))
     variables, files = outside.placed({outside.FIELDS: json.dumps({BATCH: [32, 8], ACCUMULATION: [2, 8]})}, place=tmp_path, env={})
     lay(files)
-    done = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
+    env = {**os.environ, **variables}
+    done = subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["32", "2", "8", "8"], done.stderr[-2000:]
 
 

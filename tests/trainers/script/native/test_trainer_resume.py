@@ -44,15 +44,6 @@ print('steps', trainer.state.global_step, 'batch', args.per_device_train_batch_s
 """
 
 
-def adapter(result: str) -> ScriptAdapter:
-    spelled = {name: f"call:{field}" for name, field in FIELDS.items()}
-    asked = {"micro_batch": 8, "accumulation": 1}
-    return ScriptAdapter(script.recipe(sys.executable, "train.py", result, ask=asked, spelled=spelled, says=asked))
-
-
-FIELDS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
-
-
 def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_batch(tmp_path: Path) -> None:
     Path("train.py").write_text(SCRIPT)
     run = tmp_path / "run"
@@ -63,7 +54,9 @@ def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_bat
     plain = ran((sys.executable, "train.py", "plain.pt"))
     assert "steps 8 batch 8" in plain.stdout, plain.stderr
     Path("out").rename("out of an earlier run")
-    mine = adapter("mine.pt")
+    asked = {"micro_batch": 8, "accumulation": 1}
+    spelled = {"micro_batch": "call:per_device_train_batch_size", "accumulation": "call:gradient_accumulation_steps"}
+    mine = ScriptAdapter(script.recipe(sys.executable, "train.py", "mine.pt", ask=asked, spelled=spelled, says=asked))
     rungs = ladder_of(mine).rungs
     first = mine.command(rungs[0], cpu_budget(), folder=run)
     lay(first.files)

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from autofit_launcher.common.report import Phase
 from tests.trainers.ultralytics.conftest import RunTrial
 
@@ -31,23 +29,15 @@ Path('after').touch()
 """
 
 
-def told(script: Path, data: Path, **given: Any) -> dict[str, Any]:
-    return {"command": [sys.executable, str(script), str(data)], "epochs": 100, "plots": False, "nbs": 16, **given}
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "persons" / "train.py"
-    path.parent.mkdir()
-    path.write_text(SCRIPT)
-    (path.parent / "helper.py").touch()
-    return path
-
-
 def test_the_rung_is_tried_where_the_script_trains_and_the_script_goes_on_to_its_end(
-    run_trial: RunTrial, shapes: Any, script: Path
+    run_trial: RunTrial, shapes: Any, tmp_path: Path
 ) -> None:
-    ran = run_trial(shapes().yaml, cwd=script.parent, args=told(script, shapes().yaml))
+    script = tmp_path / "persons" / "train.py"
+    script.parent.mkdir()
+    script.write_text(SCRIPT)
+    (script.parent / "helper.py").touch()
+    args = {"command": [sys.executable, str(script), str(shapes().yaml)], "epochs": 100, "plots": False, "nbs": 16}
+    ran = run_trial(shapes().yaml, cwd=script.parent, args=args)
     assert ran.report.phase == Phase.DONE, ran.output
     assert ran.report.observed["micro_batch"] == 4 and ran.report.observed["accumulation"] == 2
     assert "read back begun" in ran.output and "the callback saw 64" in ran.output and "caught" not in ran.output

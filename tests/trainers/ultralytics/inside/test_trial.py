@@ -22,7 +22,7 @@ from autofit_launcher.trainers.ultralytics.inside.validates import passing
 from autofit_launcher.trainers.ultralytics.inside.worst import Sizes
 from autofit_launcher.trial.judge import Needs, judge
 from tests.helpers.shapes import ShapesData
-from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial
+from tests.trainers.ultralytics.conftest import MIB, RunTrial
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -68,24 +68,20 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
 OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator: can't allocate memory|could not create a primitive|MemoryError|bad_alloc")
 
 
-def assert_out_of_memory(ran: Ran, phase: Phase) -> None:
-    """A real failure at the cap: PyTorch's clean error nearly always; oneDNN's, or the death of a library that does not check, rarely."""
-    assert ran.report.phase == phase, ran.output
+def test_a_validation_batch_too_large_fails_in_validation_though_training_went_through(
+    run_trial: RunTrial, shapes: Callable[..., ShapesData], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's clean error at the cap nearly always; oneDNN's, or the death of a library that does not check, rarely."""
+    monkeypatch.setattr(UltralyticsAdapter, "_val_batch", lambda self, rung: 64)
+    ran = run_trial(shapes(val=64).yaml, cap_mib=260, ask={"micro_batch": 2, "accumulation": 8, "image_size": 160})
+    assert ran.report.phase == Phase.VALIDATE, ran.output
+    assert (ran.report.train_batches, ran.report.optimizer_steps, ran.report.validation_batches) == (5, 2, 0)
     if ran.report.failure is None:
         assert ran.status == -signal.SIGSEGV, ran.output
         return
     assert OUT_OF_MEMORY.search(ran.report.failure.message), ran.report.failure.message
-    assert ran.report.uses[-1].phase == phase
+    assert ran.report.uses[-1].phase == Phase.VALIDATE
     assert ran.report.uses[-1].reserved_bytes > 0.8 * ran.report.cap_bytes
-
-
-def test_a_validation_batch_too_large_fails_in_validation_though_training_went_through(
-    run_trial: RunTrial, shapes: Callable[..., ShapesData], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(UltralyticsAdapter, "_val_batch", lambda self, rung: 64)
-    ran = run_trial(shapes(val=64).yaml, cap_mib=260, ask={"micro_batch": 2, "accumulation": 8, "image_size": 160})
-    assert_out_of_memory(ran, Phase.VALIDATE)
-    assert (ran.report.train_batches, ran.report.optimizer_steps, ran.report.validation_batches) == (5, 2, 0)
 
 
 @pytest.mark.slow
