@@ -11,15 +11,10 @@ import pytest
 
 from autofit_launcher.history import owner, runs
 from autofit_launcher.history.owner import State
-from tests.helpers import idle
 from tests.helpers.command_line import answer, autofit
+from tests.helpers.idle import place as place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return idle.laid(tmp_path)
 
 
 def test_a_detached_launch_goes_on_without_its_terminal_and_can_be_watched_and_stopped(place: Path) -> None:

@@ -40,9 +40,9 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(place: Path, *words: str, json_line: bool = True) -> subprocess.Popen[str]:
+def start(place: Path, *words: str) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(place / "home"), "YOLO_OFFLINE": "1"}
-    argv = [sys.executable, "-m", "autofit_launcher", *words, "recipe=small", "data=dataset/data.yaml", *(["--json"] if json_line else [])]
+    argv = [sys.executable, "-m", "autofit_launcher", *words, "recipe=small", "data=dataset/data.yaml", "--json"]
     return subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -57,11 +57,6 @@ PHASES = ["start", "setup", "train", "validate", "train_again", "finish"]
 """Of a trial of one epoch: nothing is gone on from there."""
 
 
-def left_over(place: Path) -> list[int]:
-    """Living processes that a launch in ``place`` started: they carry the launcher's token and settings under ``place``."""
-    return launched_with("YOLO_CONFIG_DIR", place)
-
-
 def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(place: Path) -> None:
     before = snapshot(place)
     alone = [autofit(place, "trial", f"rung={rung}") for rung in (0, 5)]
@@ -70,9 +65,7 @@ def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_n
         assert (tried["verdict"], tried["rung"]["micro_batch"], tried["accumulation"]) == ("fits", micro_batch, 8 // micro_batch)
         assert [use["phase"] for use in tried["report"]["uses"]] == PHASES
     most, least = (tried["peak_bytes"] for _, tried, _ in alone)
-    between = devices.budget_for(
-        (most + least) // 2, devices.DEFAULT["cpu"]
-    )  # a budget between what the first rung needs and what the last does, whatever the machine
+    between = devices.budget_for((most + least) // 2, devices.DEFAULT["cpu"])  # halfway between what the first rung needs and the last
     status, said, err = autofit(place, "fit", f"device.memory={between}")
     assert status == 0, err
     assert said["status"] == "done" and said["effective_batch"] == 8
@@ -120,12 +113,6 @@ def test_a_crash_that_is_not_memory_stops_at_once_with_the_trainers_own_words(pl
     assert not (Path(said["run_dir"]) / "run").exists()
 
 
-def recorded(place: Path) -> str:
-    """The record's status."""
-    (record,) = place.glob("runs/autofit/*/record.json")
-    return str(json.loads(record.read_text())["status"])
-
-
 def test_a_signal_ends_the_trial_and_everything(place: Path) -> None:
     running = start(place, "train", "trainer.args.epochs=50")
     until = time.monotonic() + 300
@@ -135,5 +122,6 @@ def test_a_signal_ends_the_trial_and_everything(place: Path) -> None:
     out, err = running.communicate(timeout=300)
     assert running.returncode == 130, err
     assert json.loads(out)["status"] == "interrupted"
-    assert recorded(place) == "interrupted"
-    assert not left_over(place) and not list(place.glob("runs/autofit/*/trials/*/scratch"))
+    (record,) = place.glob("runs/autofit/*/record.json")
+    assert json.loads(record.read_text())["status"] == "interrupted"
+    assert not launched_with("YOLO_CONFIG_DIR", place) and not list(place.glob("runs/autofit/*/trials/*/scratch"))

@@ -47,12 +47,6 @@ def ran(task: str, data: Path, out: Path, *more: object) -> dict[str, Any]:
     return {**json.loads((out / "all_results.json").read_text()), "curve": curve}
 
 
-def refused(task: str, data: Path, out: Path, *more: object) -> str:
-    with pytest.raises(SystemExit) as left:
-        ran(task, data, out, *more)
-    return str(left.value)
-
-
 def close(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, float]]) -> bool:
     assert len(first) == len(second) > 0
     return all(a == pytest.approx(b, rel=2e-3) for a, b in zip(first, second, strict=True))

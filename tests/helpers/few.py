@@ -27,8 +27,6 @@ from autofit_launcher.trial.trial import Trial
 from tests.helpers.stand_in import StandIn
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
-
-
 NEED = {8: 900 * MIB, 4: 500 * MIB, 2: 300 * MIB}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 SAID = {
@@ -15,9 +16,10 @@ SAID = {
 }
 
 
-def laid(place: Path) -> Path:
-    """Lays the script and its recipe, ``idle``, into a person's folder."""
-    (place / "idle.py").write_text("import time\ntime.sleep(600)\n")
-    (place / "recipes").mkdir()
-    (place / "recipes" / "idle.yaml").write_text(yaml.safe_dump(SAID))
-    return place
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A person's folder with the script and its recipe, ``idle``."""
+    (tmp_path / "idle.py").write_text("import time\ntime.sleep(600)\n")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "idle.yaml").write_text(yaml.safe_dump(SAID))
+    return tmp_path

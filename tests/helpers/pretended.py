@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -28,3 +29,10 @@ def played(name: str = "a100_40gb", **how: Any) -> AbstractContextManager[dict[s
     """The environment in which such a card is there, or ``count`` of them."""
     (model,) = catalogue.named([name])
     return cards.played(cards.Cards(model=model, **how))
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[dict[str, str]]:
+    """The environment in which two such cards are there."""
+    with played(count=2) as environment:
+        yield {**environment, "OMP_NUM_THREADS": "1"}

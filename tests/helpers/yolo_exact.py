@@ -11,8 +11,6 @@ from autofit_launcher.trainers.ultralytics.arguments import saved_in
 from tests.helpers.shapes import ShapesData
 
 SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
-
-
 TRAINERS = {"detect": "ExactDetectionTrainer", "segment": "ExactSegmentationTrainer", "pose": "ExactPoseTrainer", "obb": "ExactOBBTrainer"}
 
 

@@ -19,26 +19,30 @@ class Trainer:
         self.max_steps = -1
         self.fit_loop = SimpleNamespace(epoch_loop=SimpleNamespace(), max_epochs=2)
 
-    def fit(self, model: Any) -> None:
-        pass
+
+def installed(told: int) -> tuple[type[Trainer], dict[str, Any]]:
+    """A Trainer in a trial that has told it so many micro-batches in a step, and the facts that are told of it."""
+    facts: dict[str, Any] = {}
+
+    def nothing(*_: Any, **__: Any) -> None: ...
+
+    recorder = SimpleNamespace(
+        fact=lambda **found: facts.update(found), observed={}, told=SimpleNamespace(swallowed=False), measured=nothing, observe=nothing
+    )
+    session: Any = SimpleNamespace(
+        open=nothing, training=nothing, wanted=3, wanted_validation=2, told=told, recorder=recorder, micro_batches=[],
+        arrives=SimpleNamespace(given=nothing, trains=nothing), orders=SimpleNamespace(payload={}),
+    )  # fmt: skip
+    lightning.install(session, module := SimpleNamespace(Trainer=type("Fresh", (Trainer,), {"fit": lambda *_: None}), Callback=object))
+    return module.Trainer, facts
 
 
 @pytest.mark.parametrize(
-    ("automatic", "by_trainer", "told", "batches", "said"),
-    [(True, 2, 4, 6, 2), (False, 1, 4, 12, None)],
-    ids=["what the Trainer has counts", "by hand"],
+    ("automatic", "by_trainer", "batches", "said"), [(True, 2, 6, 2), (False, 1, 12, None)], ids=["what the Trainer has counts", "by hand"]
 )
-def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int, told: int, batches: int, said: int | None) -> None:
-    class Fresh(Trainer):
-        pass
-
-    facts: dict[str, Any] = {}
-    session: Any = SimpleNamespace(
-        open=lambda: None, wanted=3, wanted_validation=2, told=told, recorder=SimpleNamespace(fact=lambda **found: facts.update(found)),
-        arrives=SimpleNamespace(given=lambda fields: None),
-    )  # fmt: skip
-    lightning.install(session, SimpleNamespace(Trainer=Fresh, Callback=object))
-    trainer: Any = Fresh(by_trainer)
+def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int, batches: int, said: int | None) -> None:
+    fresh, facts = installed(told=4)
+    trainer = fresh(by_trainer)
     trainer.fit(SimpleNamespace(automatic_optimization=automatic))
     assert trainer.limit_train_batches == batches
     assert list(facts.values()) == ([] if said is None else [said])
@@ -47,15 +51,8 @@ def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int,
 @pytest.mark.parametrize(("limit", "left"), [(5, 5), (20, 0), (0.25, None)])
 def test_batches_of_a_pass_that_the_trainer_limits_are_told(limit: float, left: int | None) -> None:
     """As many micro-batches have fewer samples; a part of the data has as many."""
-    facts: dict[str, Any] = {}
-    told, nothing = SimpleNamespace(swallowed=False), lambda *_, **__: None
-    recorder = SimpleNamespace(fact=lambda **found: facts.update(found), observed={}, told=told, measured=nothing, observe=nothing)
-    session: Any = SimpleNamespace(
-        open=nothing, training=nothing, wanted=3, wanted_validation=2, told=1, recorder=recorder, micro_batches=[],
-        arrives=SimpleNamespace(given=nothing, trains=nothing), orders=SimpleNamespace(payload={}),
-    )  # fmt: skip
-    lightning.install(session, module := SimpleNamespace(Trainer=type("Fresh", (Trainer,), {"fit": lambda *_: None}), Callback=object))
-    trainer = module.Trainer(1)
+    fresh, facts = installed(told=1)
+    trainer: Any = fresh(1)
     trainer.limit_train_batches = limit
     trainer.fit(SimpleNamespace(automatic_optimization=True))
     trainer.train_dataloader = type("Loader", (), {"batch_size": 4, "__len__": lambda _: 10})()

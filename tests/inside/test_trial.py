@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -48,14 +48,10 @@ def tried(
     adapter = ScriptAdapter(made)
     place = tmp_path / "work"
     place.mkdir(exist_ok=True)
-    before = os.getcwd()
-    os.chdir(place)
-    try:
+    with contextlib.chdir(place):
         assert adapter.check() == []
         job = replace(script.job(adapter, place / "runs", cpu_budget(cap)), say=say)
         return trial.run(job, job.ladder.rungs[rung])
-    finally:
-        os.chdir(before)
 
 
 def fits(done: Trial) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from autofit_launcher.adapter import Checkpoint, RunStart
+from autofit_launcher.adapter import Checkpoint, Command, RunStart
 from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.config.schema import LadderRules, Recipe, TrainerRules, WheelRule
 from autofit_launcher.ladder.rungs import Value
@@ -197,25 +197,23 @@ def test_words_of_the_launcher_are_never_written_into(launcher: str, spelling: s
     assert line.words == [*words, *becomes.split()]
 
 
+def assert_needs_no_autofit(command: Command, place: Path, beside: set[str]) -> None:
+    """What acts from outside stands in that folder, which is first on the run's path, and imports nothing of autofit's."""
+    assert command.env["PYTHONPATH"].split(":")[0] == str(place)
+    names = {"sitecustomize.py", f"_autofit_{place.name}.py", *beside}
+    assert {path for path in command.files if path.parent == place} == {place / name for name in names}
+    assert not any("import autofit_launcher" in text or "from autofit_launcher" in text for text in command.files.values())
+
+
 def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_path: Path) -> None:
-    spelled = {
-        "micro_batch": "config:train.batch",
-        "accumulation": "outside",
-        "segment": "config:data.segment",
-        "checkpointing": "switch:--c",
-    }
-    adapter = ScriptAdapter(changed(project(tmp_path, accumulation=1), spelled=spelled, says={"accumulation": 1, "micro_batch": 8}))
+    mine = project(tmp_path, accumulation=1)
+    spelled = {**mine.trainer.args["spelled"], "accumulation": "outside"}
+    adapter = ScriptAdapter(changed(mine, spelled=spelled, says={"accumulation": 1, "micro_batch": 8}))
     assert adapter.check() == [] and any("waits until the whole batch is in" in note for note in adapter.notes())
     asked, lower = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
     assert "ACCUMULATE" not in asked.env and not any(path.name == "sitecustomize.py" for path in asked.files)
-    place = tmp_path / "run" / "native" / "accumulate"
-    assert lower.env["ACCUMULATE"] == "2" and lower.env["PYTHONPATH"].split(":")[0] == str(place)
-    beside = {"steps.py", "loaders.py", "imported.py"}
-    names = {"sitecustomize.py", "_autofit_accumulate.py", *beside}
-    assert {path for path in lower.files if path.parent == place} == {place / name for name in names}
-    assert not any("import autofit_launcher" in text or "from autofit_launcher" in text for text in lower.files.values()), (
-        "the run needs no autofit"
-    )
+    assert lower.env["ACCUMULATE"] == "2"
+    assert_needs_no_autofit(lower, tmp_path / "run" / "native" / "accumulate", {"steps.py", "loaders.py", "imported.py"})
     trial = adapter.trial(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "trial", cache=tmp_path)
     assert trial.expects == {"accumulation": 2}
 
@@ -229,13 +227,8 @@ def test_repeated_modules_are_checkpointed_from_outside_where_that_is_named_and_
     assert adapter.check() == []
     asked, every = (adapter.command(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
     assert "CHECKPOINTING" not in asked.env and every.env["CHECKPOINTING"] == "1"
-    place = tmp_path / "run" / "native" / "checkpointing"
-    names = {"sitecustomize.py", "_autofit_checkpointing.py", "imported.py"}
-    assert {path for path in every.files if path.parent == place} == {place / name for name in names}
-    assert not any("import autofit_launcher" in text or "from autofit_launcher" in text for text in every.files.values()), (
-        "the run needs no autofit"
-    )
-    assert every.argv[:3] == asked.argv[:3] and every.env["PYTHONPATH"].split(":")[0] == str(place)
+    assert_needs_no_autofit(every, tmp_path / "run" / "native" / "checkpointing", {"imported.py"})
+    assert every.argv[:3] == asked.argv[:3]
     rung = ladder_of(adapter).rungs[1]
     assert adapter.twin(rung, cpu_budget(), folder=tmp_path / "twin").env["CHECKPOINTING"] == "1"
 

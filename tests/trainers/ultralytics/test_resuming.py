@@ -24,16 +24,12 @@ def look(place: Path) -> Looked:
     return resuming.look(resuming.saved(place / "weights"))
 
 
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0x10
-    path.write_bytes(data)
-
-
 def test_a_checkpoint_with_a_flipped_bit_is_passed_over_though_torch_loads_it(tmp_path: Path) -> None:
     last, best = saved(tmp_path / "weights" / "last.pt", epoch=4), saved(tmp_path / "weights" / "best.pt", epoch=2)
     assert [(one.path, one.done) for one in whole(look(tmp_path))] == [(last, 5), (best, 3)]
-    flip(last)
+    data = bytearray(last.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    last.write_bytes(data)
     assert torch.load(last, weights_only=False)["epoch"] == 4
     assert [one.path for one in whole(look(tmp_path))] == [best]
 

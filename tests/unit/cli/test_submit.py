@@ -22,14 +22,10 @@ from autofit_launcher.machine import slurm
 from autofit_launcher.trainers.suite import cpu_budget
 from autofit_launcher.trial.job import Job
 from tests.helpers import idle
+from tests.helpers.idle import place as place
 from tests.helpers.run_folders import tell
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return idle.laid(tmp_path)
 
 
 def draft(**changed: Any) -> Draft:

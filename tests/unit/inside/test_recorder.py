@@ -8,7 +8,6 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +106,6 @@ def hold(size: int, seen: Any) -> None:
         seen.wait()
 
 
-def until(said: Callable[[], bool]) -> None:
-    """The looks of a thread come when the machine lets them."""
-    end = time.monotonic() + 120
-    while not said() and time.monotonic() < end:
-        time.sleep(0.01)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 class TestCpuMeter:
     def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
@@ -139,7 +131,9 @@ class TestCpuMeter:
         seen = context.Event()
         worker = context.Process(target=hold, args=(96 * MIB, seen))
         worker.start()
-        until(lambda: meter.peaks()["reserved_bytes"] > 64 * MIB)
+        end = time.monotonic() + 120  # the looks of a thread come when the machine lets them
+        while meter.peaks()["reserved_bytes"] <= 64 * MIB and time.monotonic() < end:
+            time.sleep(0.01)
         seen.set()
         worker.join()
         assert 64 * MIB < meter.peaks()["reserved_bytes"] < 130 * MIB, (

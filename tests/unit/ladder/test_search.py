@@ -159,12 +159,8 @@ def test_where_rungs_crash_or_refuse_it_finds_what_the_walk_finds_or_what_fits_b
         assert (surface.crashes or surface.broken) and proven(surface, found)
 
 
-def line(*sizes: int) -> Ladder:
-    return build([Wheel(name="micro_batch", values=sizes)], effective_batch=sizes[0])
-
-
 def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() -> None:
-    ladder = line(8, 4, 2)
+    ladder = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
     crash = Tried(rung=ladder.rungs[1], verdict=Verdict(kind=Kind.CRASHED, phase="train", why="KeyError: x"))
     assert next_move(ladder, [crash], policy="predicted") == Try(rung=ladder.asked)
     again = Tried(rung=ladder.asked, verdict=crash.verdict)
@@ -173,27 +169,17 @@ def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() 
     assert next_move(ladder, [crash, fits], policy="predicted") == Chosen(rung=ladder.asked)
 
 
-def with_workers() -> Ladder:
+def test_a_failure_beside_the_device_turns_what_acts_there_and_nothing_else() -> None:
     wheels = [
         Wheel(name="workers", values=(8, 2, 0), acts_in="host"),
         Wheel(name="micro_batch", values=(8, 4)),
         Wheel(name="image_size", values=(640, 320)),
     ]
-    return build(wheels, effective_batch=8)
-
-
-def tried_in_turn(fits: dict[str, object], sources: dict[str, str]) -> list[tuple[object, ...]]:
-    """The rungs that a walk tries: one fits that has every value of ``fits``; else it fails by the first wheel's source that hasn't."""
-    history: list[Tried] = []
-    while isinstance(move := next_move(with_workers(), history, policy="walk"), Try):
-        wrong = next((name for name, value in fits.items() if move.rung.values[name] != value), None)
-        history.append(Tried(rung=move.rung, verdict=FITS if wrong is None else verdict(Kind.OUT_OF_MEMORY, source=sources[wrong])))
+    ladder, history, short = build(wheels, effective_batch=8), list[Tried](), verdict(Kind.OUT_OF_MEMORY, source="shared_memory")
+    while isinstance(move := next_move(ladder, history, policy="walk"), Try):
+        history.append(Tried(rung=move.rung, verdict=FITS if move.rung.values["workers"] == 0 else short))
     assert isinstance(move, Chosen)
-    return [tuple(tried.rung.values.values()) for tried in history]
-
-
-def test_a_failure_beside_the_device_turns_what_acts_there_and_nothing_else() -> None:
-    assert tried_in_turn({"workers": 0}, {"workers": "shared_memory"}) == [(8, 8, 640), (2, 8, 640), (0, 8, 640)]
+    assert [tuple(tried.rung.values.values()) for tried in history] == [(8, 8, 640), (2, 8, 640), (0, 8, 640)]
 
 
 def test_a_full_disk_turns_what_is_saved_and_neither_workers_nor_batches() -> None:

@@ -23,10 +23,9 @@ from autofit_launcher.machine.process import Child
 from tests.helpers.places import ROOT
 
 
-def started(tmp_path: Path, code: str, *, show: bool = False, **env: str) -> Child:
-    streams = ((tmp_path / "shown.out").open("ab"), (tmp_path / "shown.err").open("ab")) if show else None
+def started(tmp_path: Path, code: str, **env: str) -> Child:
     argv = (sys.executable, "-c", textwrap.dedent(code))
-    return process.start(argv, env=env, stdout=tmp_path / "out.log", stderr=tmp_path / "err.log", show=streams)
+    return process.start(argv, env=env, stdout=tmp_path / "out.log", stderr=tmp_path / "err.log")
 
 
 def wait_for(path: Path, *, seconds: float = 120.0) -> str:

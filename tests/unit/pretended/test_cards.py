@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from autofit_launcher.common.sizes import GIB, MIB
 from autofit_launcher.pretended import catalogue
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card, played
+from tests.helpers.pretended import two as two
 
 SCRIPTS = ROOT / "tests" / "data" / "pretended"
 
@@ -27,12 +28,6 @@ def said(script: str, environment: Mapping[str, str]) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[dict[str, str]]:
-    with played(count=2) as environment:
-        yield environment
 
 
 @pytest.fixture(scope="module")

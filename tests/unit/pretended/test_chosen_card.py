@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from autofit_launcher.machine.devices import VARIABLES, allocator_environment
 from autofit_launcher.trainers.suite import cpu_budget
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.pretended import needs_a_pretended_card, played
+from tests.helpers.pretended import two as two
 
 pytestmark = needs_a_pretended_card
 SCRIPT = """
@@ -35,12 +35,6 @@ for epoch in range(4):
         model(rows.cuda()).pow(2).mean().backward()
         optimizer.step()
 """
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[dict[str, str]]:
-    with played(count=2) as environment:
-        yield environment
 
 
 @pytest.mark.parametrize(("card", "refused"), [("0", True), ("1", False)])
@@ -81,12 +75,8 @@ def test_a_run_that_is_held_has_the_segments_of_its_trial(variable: str | None, 
     with played(usable_bytes=8 * GIB) as environment:
         budget = replace(cpu_budget(), kind="cuda", uuid="0")
         trial = {**environment, **allocator_environment(budget)}
-        run = {
-            **trial,
-            **under_budget(
-                Command(argv=(), env=trial), replace(budget, cap_bytes=4 * GIB, budget_bytes=4 * GIB), settings=tmp_path / "s"
-            ).env,
-        }
+        half = replace(budget, cap_bytes=4 * GIB, budget_bytes=4 * GIB)
+        run = {**trial, **under_budget(Command(argv=(), env=trial), half, settings=tmp_path / "s").env}
         in_trial, in_run = (_said(env) for env in (trial, run))
     assert in_trial[0] == in_run[0] == str(variable is None), "expandable unless the person says otherwise"
     assert (in_trial[1], in_run[1]) == ("not held", "True")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,10 @@ from tests.conftest import write_yolo_dataset
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card, played
+from tests.helpers.pretended import two as two
 
 SCRIPT = ROOT / "tests" / "data" / "pretended" / "ranks.py"
 SHARED = Path("/dev/shm")
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[dict[str, str]]:
-    with played(count=2) as environment:
-        yield {**environment, "OMP_NUM_THREADS": "1"}
 
 
 def launched(environment: Mapping[str, str], *, ranks: int) -> subprocess.CompletedProcess[str]:
