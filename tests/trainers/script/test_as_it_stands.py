@@ -18,20 +18,6 @@ from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
 
 pytestmark = pytest.mark.slow
-RUN = ("run", "device=cpu", "device.memory=1GiB", "--json", "--")
-
-
-def test_what_a_command_runs_is_what_was_asked_whatever_was_read(tmp_path: Path) -> None:
-    (tmp_path / "profile.txt").write_text(json.dumps({"batch_size": 256, "accum": 2}))
-    done = autofit(*RUN, sys.executable, str(SCRIPTS / "says_it_elsewhere.py"), cwd=tmp_path)
-    said = answer(done)
-    assert done.returncode == 0 and said["misread"]["believed"], done.stderr
-    assert said["misread"]["read"] == {"micro_batch": 64, "accumulation": 1}
-    assert said["misread"]["ran"] == {"micro_batch": 256, "accumulation": 2}
-    assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (256, 2, 512)
-    words = " ".join(done.stderr.split())
-    assert "the command as it stands ran micro_batch 256 and accumulation 2" in words
-    assert "effective batch 512, as asked" in words and "trained 256 x 2" in done.stderr
 
 
 def launched(tmp_path: Path, script: str, *words: str, memory: str = "1GiB") -> tuple[CompletedProcess[str], dict[str, Any], str]:
@@ -39,6 +25,17 @@ def launched(tmp_path: Path, script: str, *words: str, memory: str = "1GiB") -> 
     command = (sys.executable, str(SCRIPTS / script), *words)
     done = autofit("run", "device=cpu", f"device.memory={memory}", "--json", "--", *command, cwd=tmp_path)
     return done, answer(done), " ".join(done.stderr.split())
+
+
+def test_what_a_command_runs_is_what_was_asked_whatever_was_read(tmp_path: Path) -> None:
+    (tmp_path / "profile.txt").write_text(json.dumps({"batch_size": 256, "accum": 2}))
+    done, said, words = launched(tmp_path, "says_it_elsewhere.py")
+    assert done.returncode == 0 and said["misread"]["believed"], done.stderr
+    assert said["misread"]["read"] == {"micro_batch": 64, "accumulation": 1}
+    assert said["misread"]["ran"] == {"micro_batch": 256, "accumulation": 2}
+    assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (256, 2, 512)
+    assert "the command as it stands ran micro_batch 256 and accumulation 2" in words
+    assert "effective batch 512, as asked" in words and "trained 256 x 2" in done.stderr
 
 
 def test_a_command_with_nothing_to_turn_is_guarded(tmp_path: Path) -> None:
@@ -70,19 +67,13 @@ def test_what_the_first_trial_shows_makes_the_ladder_and_stays_a_trial_of_it(tmp
     assert recipe["ladder"]["order"] == ["micro_batch"]
 
 
-SCRIPT = str(SCRIPTS / "can_not_be_accumulated.py")
-COMMAND = (sys.executable, SCRIPT, "--way", "no_loader", "--width", "8192", "--batch-size", "4096")
-DEVICE = ("device=cpu", "device.memory=360MiB")
-
-
 def test_where_only_another_batch_fits_the_end_says_which_and_launches_nothing(tmp_path: Path) -> None:
-    done = autofit("run", *DEVICE, "--json", "--", *COMMAND, cwd=tmp_path)
-    said = answer(done)
+    command = ("can_not_be_accumulated.py", "--way", "no_loader", "--width", "8192", "--batch-size", "4096")
+    done, said, words = launched(tmp_path, *command, memory="360MiB")
     assert done.returncode == 3 and said["status"] == "no_rung_fits" and said["command"] is None
     assert [trial["verdict"] for trial in said["trials"]] == ["out_of_memory", "altered"]
     (could,) = said["could_fit"]
     assert could["flag"] == "--allow-batch" and could["rung"]["micro_batch"] < 4096
-    words = " ".join(done.stderr.split())
     assert "autofit run --allow-batch -- ..." in words and "is estimated to fit" in words and "for SGD" in words
 
 

@@ -34,10 +34,8 @@ def test_every_rung_keeps_the_effective_batch_and_says_its_wheels_as_flags(spoke
 
 def test_evaluation_has_wheels_that_act_only_there(spoken: Path) -> None:
     ladder = ladder_of(ScriptAdapter(recipe(spoken, "speech", ask={"val_micro_batch": 8})))
-    assert [(one.name, one.acts_in) for one in ladder.wheels[:2]] == [
-        ("val_micro_batch", "validation"),
-        ("generation_length", "validation"),
-    ]
+    acting = [("val_micro_batch", "validation"), ("generation_length", "validation")]
+    assert [(one.name, one.acts_in) for one in ladder.wheels[:2]] == acting
     assert ladder.wheels[0].values == (8, 4, 2, 1)
 
 

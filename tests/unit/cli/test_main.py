@@ -71,9 +71,8 @@ def test_recipes_lists_the_built_in_and_the_persons_own(tmp_path: Path, autofit:
     assert list(lines).index("yolo_demo") < list(lines).index("Five") < list(lines).index("yolov8x_a100"), "five jobs' stand apart"
     assert {"yolov8x_a100", "yolo11l_rtx4080s_component", "yolo11l_rtx4080s_solder", "yolo_demo", "mine"} <= set(lines)
     assert lines["mine"].endswith("my own job") and "can't be read" in lines["broken"]
-    assert {"name": "mine", "summary": "my own job", "file": str(tmp_path / "recipes" / "mine.yaml")} in answer(
-        autofit("recipes", "--json")
-    )["recipes"]
+    mine = {"name": "mine", "summary": "my own job", "file": str(tmp_path / "recipes" / "mine.yaml")}
+    assert mine in answer(autofit("recipes", "--json"))["recipes"]
 
 
 @pytest.mark.parametrize(
@@ -125,11 +124,16 @@ def test_bad_input_is_one_clear_message_status_1_and_nothing_launched(
     assert not (tmp_path / "runs").exists()
 
 
-def without_the_powers_of_root() -> None:
-    """For a child: root, too, is refused where the modes say so."""
-    libc = ctypes.CDLL(None)
-    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+def rootless(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What comes of words in a process of its own in which root, too, is refused where the modes say so."""
+
+    def without_its_powers() -> None:
+        libc = ctypes.CDLL(None)
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+    argv, env = [sys.executable, "-m", "autofit_launcher", *words], {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False, preexec_fn=without_its_powers)
 
 
 @pytest.mark.parametrize(("word", "said"), [
@@ -141,9 +145,7 @@ def test_a_folder_that_one_may_not_enter_is_a_fault(tmp_path: Path, word: str, s
     data = write_yolo_dataset(tmp_path / "dataset")
     (tmp_path / "closed").mkdir(mode=0o000)
     (tmp_path / "file").touch()
-    argv = [sys.executable, "-m", "autofit_launcher", "fit", "recipe=yolo_demo", f"data={data}", "prepare=null", word]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root)
+    done = rootless(tmp_path, "fit", "recipe=yolo_demo", f"data={data}", "prepare=null", word)
     assert done.returncode == 1 and told(done).startswith(said), done.stderr
     assert not (tmp_path / "runs").exists()
 
@@ -180,11 +182,7 @@ def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path,
 def test_a_recipe_that_can_not_be_written_is_refused_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o555)
     (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=4)\n")
-    argv = [sys.executable, "-m", "autofit_launcher", "init", "--", "python", str(tmp_path / "t.py")]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        argv, cwd=tmp_path / "closed", env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root
-    )
+    done = rootless(tmp_path / "closed", "init", "--", "python", str(tmp_path / "t.py"))
     assert done.returncode == 1 and told(done).startswith("recipes: Permission denied."), done.stderr
 
 

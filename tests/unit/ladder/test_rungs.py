@@ -32,14 +32,9 @@ def ladders(draw: st.DrawFn) -> Ladder:
 
 @given(ladders())
 def test_every_ladder_has_each_combination_once_in_order_with_the_effective_batch_and_begins_with_what_is_asked(ladder: Ladder) -> None:
-    assert all(
-        rung.micro_batch * rung.accumulation * rung.world_size == ladder.effective_batch == rung.effective_batch for rung in ladder.rungs
-    )
-    assert (
-        len({tuple(rung.values.items()) for rung in ladder.rungs})
-        == len(ladder.rungs)
-        == math.prod(len(one.values) for one in ladder.wheels)
-    )
+    assert all(one.micro_batch * one.accumulation * one.world_size == ladder.effective_batch == one.effective_batch for one in ladder.rungs)
+    combinations = {tuple(rung.values.items()) for rung in ladder.rungs}
+    assert len(combinations) == len(ladder.rungs) == math.prod(len(one.values) for one in ladder.wheels)
     assert [rung.index for rung in ladder.rungs] == list(range(len(ladder.rungs)))
     slowest_first = [tuple(reversed(rung.position)) for rung in ladder.rungs]
     assert slowest_first == sorted(slowest_first), "an odometer whose first wheel is the fastest"
