@@ -15,7 +15,7 @@ import pytest
 
 from autofit_launcher.common.orders import Orders, injected
 from autofit_launcher.common.report import WORLD_SIZE, Failure, TrialReport
-from autofit_launcher.inside import trial
+from autofit_launcher.inside import reach, trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 SLEEPS = "import time; time.sleep(600)"
@@ -35,7 +35,7 @@ def running(argv: Sequence[str], env: dict[str, str]) -> Iterator[int]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "UNREACHED_S", -1.0)
+    monkeypatch.setattr(reach, "UNREACHED_S", -1.0)
 
 
 def told(place: Path) -> dict[str, str]:
@@ -48,14 +48,14 @@ def test_a_python_that_takes_long_to_start_is_waited_for(tmp_path: Path) -> None
     (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
     (packages / "slow.pth").write_text(f"{SLEEPS}\n")
     with running([str(tmp_path / "env" / "bin" / "python"), "-c", "pass"], told(tmp_path)) as pid:
-        assert trial._out_of_reach(pid) == ""
+        assert reach.out_of(pid) == ""
 
 
 def test_one_that_is_told_to_leave_it_out_is_out_of_reach_once_it_has_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running([sys.executable, "-I", "-c", SLEEPS], told(tmp_path)) as pid:
-        assert trial._out_of_reach(pid) == ""
-        monkeypatch.setattr(trial, "_has_torch", lambda pid: True)
-        assert f"{sys.executable} -I" in trial._out_of_reach(pid)
+        assert reach.out_of(pid) == ""
+        monkeypatch.setattr(reach, "_has_torch", lambda pid: True)
+        assert f"{sys.executable} -I" in reach.out_of(pid)
 
 
 def test_ranks_that_are_ended_for_one_that_failed_were_not_killed_by_anybody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,13 @@ REPORT = "report.json"
 """Name of a report in its trial's folder; of a command's several ranks each has one in a folder of its own, too."""
 RANKS = "ranks"
 """Folder in a trial's that has one for each of several ranks, by its number."""
+PRELOADED = (
+    "ACCUMULATE", "ACCUMULATE_SPLIT", "ACCUMULATE_LOSS", "CHECKPOINTING", "FIELDS", "TRAINER_KEPT_IN", "TRAINER_RESUME", "UPDATE",
+    "YOLO_EXACT",
+)  # fmt: skip
+"""Environment variables that code reads which is loaded into a command before its program (``trainers/NAME/native``)."""
+FORKS = "AUTOFIT_FORKS"
+"""Environment variable of a trial: the socket of the process that forks its command (``inside.forks``), with its number."""
 SAVES = "AUTOFIT_SAVES"
 """Environment variable of a full run: modules of ours, comma separated, whose ``install`` makes its checkpoints whole."""
 LABELS = "AUTOFIT_LABELS"
@@ -116,6 +123,8 @@ VARIETY, VARIETY_S = 8, 6.0
 of several), within so many seconds ..."""
 VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 24, 25.0
 """... or where lengths differ."""
+TURN = "turn"
+"""File in the folder of what was begun ahead, which says that the device is its own, and how many bytes of a card were free then."""
 CAME = ".came"
 LOADED = "loaded"
 """File among the records that the first process makes into which the probe has come."""
@@ -140,6 +149,8 @@ class ProbeSettings:
 
     turn: str = ""
     """File that is there when the device is this process's; it tells that it has come so far by ``turn`` and ``CAME``. Empty: at once."""
+    forks: str = ""
+    """Socket at which this process serves those who would start its command (``inside.forks``); empty: it is the command."""
     same: dict[str, Any] = field(default_factory=dict)
     """The orders of a twin (``inside.same.twin.TwinOrders``); empty: this is none."""
 

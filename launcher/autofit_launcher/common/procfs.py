@@ -47,12 +47,16 @@ def has_open(pid: int, file: int | str) -> bool | None:
     return False
 
 
+ADOPTED: dict[int, int] = {}
+"""Process -> another one that counts as its child, with what it forks."""
+
+
 def children(pid: int) -> list[int]:
-    """The living processes that ``pid`` itself started, by any of its threads; empty where the kernel doesn't tell.
+    """The living processes that ``pid`` itself started, by any of its threads, or has adopted; empty where the kernel doesn't tell.
 
     /proc/PID/task/TID/children (proc_tid_children(5)); some 20 microseconds a process.
     """
-    found: list[int] = []
+    found = [ADOPTED[pid]] if pid in ADOPTED else []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as told:

@@ -15,7 +15,7 @@ from autofit_launcher.adapter import build
 from autofit_launcher.adapter.commands import Checkpoint, Command
 from autofit_launcher.adapter.log_line import ANOTHER_TRAINING
 from autofit_launcher.adapter.registry import load_adapter
-from autofit_launcher.common import files
+from autofit_launcher.common import files, procfs
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
 from autofit_launcher.common.memory_failures import OF_MACHINE
@@ -49,7 +49,7 @@ from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Ladder, Rung
 from autofit_launcher.ladder.same_training import COUNTED, GIVEN_UP, PROVEN, SameTraining, as_asked, unproven, with_steps
 from autofit_launcher.ladder.search import Tried, estimates
 from autofit_launcher.ladder.verdict import Kind, Verdict
-from autofit_launcher.machine import devices, process
+from autofit_launcher.machine import devices, host, process
 from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.process import Shows
 from autofit_launcher.paths import tell_launched
@@ -366,6 +366,7 @@ def recorded(launch: Launch) -> Iterator[None]:
         raise
     finally:
         _end_ahead(launch)
+        _end_forks(launch)
         launch.job.folder.forget_cache()
         if launch.status is not Status.OTHER_TRAINING:
             reuse.ended(launch.reuse)
@@ -703,7 +704,7 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         launch.trying = rung
         _end_ahead(launch)  # an earlier rung's
         launch.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
-        tried = trial.run(replace(job, trains=functools.partial(_begin_ahead, launch, job, rung)), rung)
+        tried = trial.run(replace(job, comes_to=functools.partial(_begin_ahead, launch, job, rung)), rung)
         if tried.verdict.kind is Kind.CRASHED and launch.ahead is not None:  # of what both would have for themselves, perhaps
             _end_ahead(launch)
             tried = trial.run(job, rung)
@@ -735,11 +736,24 @@ def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
     return back
 
 
-def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int) -> None:
-    """Begins the run of a rung whose trial is seen to train: what it does before its first change and the device isn't waited for later."""
+def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> None:
+    """Begins the run of a rung, and the imports of its twins, beside its trial: what they do before their first change and the device isn't
+    waited for later. In a launch's first trial that is done while imports are made; later ones are forked, and often fail at once."""
+    if launch.trials and phase in (Phase.START, Phase.SETUP):
+        return
+    if launch.ahead is not None and not procfs.leaves_room(pid, free=host.memory()[1]):
+        _end_ahead(launch)
+        return
+    with suppress(OSError, BadInput):
+        proof.begin(job, rung)
     if launch.show is not None and launch.ahead is None and not launch.attempts:
         with suppress(OSError, BadInput):  # a full disk, say: it is started when it is its turn, or that is told then
             launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
+
+
+def _end_forks(launch: Launch) -> None:
+    launch.job.forks.end()
+    launch.job.twin_forks.end()
 
 
 def _end_ahead(launch: Launch) -> None:
@@ -792,6 +806,7 @@ def _attempt(launch: Launch, begin: _Start, *, show: tuple[Shows, Shows]) -> Run
         phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
     )  # fmt: skip
     launch.attempts.append(attempt)
+    _end_forks(launch)
     launch.status, launch.command = Status.RUNNING, command
     launch.told().launched(attempt.command)
     if (ahead := launch.ahead) is not None and ahead.command == command and ahead.child.process.poll() is None:

@@ -27,7 +27,8 @@ from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
 from autofit_launcher.common.files import replace as replace_text
 from autofit_launcher.common.memory_failures import NEAR_LIMIT, lost_in
-from autofit_launcher.common.orders import HELD, SAVES, STEPS
+from autofit_launcher.common.orders import HELD, SAVES, STEPS, TURN
+from autofit_launcher.common.sizes import GIB
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
 from autofit_launcher.full_run.losses import Losses
@@ -112,25 +113,22 @@ class Ahead:
         shutil.rmtree(self.files.processes, ignore_errors=True)
 
 
+LEAST_FREE_BYTES = 4 * GIB
+"""Host memory without which no run is begun ahead: what its imports take shows only once they are made."""
+
+
 def ahead(job: Job, rung: Rung, *, show: tuple[Shows, Shows], beside: int) -> Ahead | None:
     """Begins the full run of a rung ahead; None where that can't be: several ranks, no budget that it is held to, a card whose memory
     spills (which its trial's seconds tell), a program that isn't Python's, or too little host memory beside the process ``beside``."""
-    budget, files, turn = job.budget, job.folder.attempt(1), job.folder.path / "native" / "turn"
+    budget, files, turn = job.budget, job.folder.attempt(1), job.folder.path / "native" / TURN
     if budget.ranks or budget.may_spill or rung.world_size > 1 or not _held(budget):
         return None
-    command, room = _composed(job, rung, FIRST), procfs.leaves_room(beside, free=host.memory()[1])
-    if (command.ranks or 1) > 1 or not room or not _is_python(process.program(command.words[0])):
+    command, free = _composed(job, rung, FIRST), host.memory()[1]
+    room = free > LEAST_FREE_BYTES and procfs.leaves_room(beside, free=free)
+    if (command.ranks or 1) > 1 or not room or not process.is_python(command.words[0]):
         return None
     turn.unlink(missing_ok=True)
     return Ahead(command, start(job, command, files, show=show, turn=turn), files, turn)
-
-
-def _is_python(program: str) -> bool:
-    """Tells whether a program is a Python, or a script for one: the gate stands in no other process."""
-    with suppress(OSError), open(program, "rb") as file:
-        first = file.read(200).partition(b"\n")[0]
-        return os.path.basename(program).startswith("python") or (first.startswith(b"#!") and b"python" in first)
-    return False
 
 
 def _held(budget: Budget) -> bool:

@@ -14,7 +14,9 @@ trial      runs the command, puts reports together    plainly    runs it without
 going_on   the second process, from a checkpoint      kept_checkpoint   which the first process leaves
 budget     the hard cap
 driver     what is in use on a card                   cards      which of several this process is on
+forks      off a process that has made a command's imports             server     which a launch starts once
 overlay    what a program writes while it is tried goes aside          overlaid_libraries   and what libraries write natively
+reach      which of its processes the probe can't come into
 caches     those of libraries belong to the trial     quiet      a script that is tried sends and fetches nothing
 steps      the optimizer steps of a full run, counted                  whole_saves   a kill leaves the checkpoint before it
 loaders    what workers hold ahead, counted

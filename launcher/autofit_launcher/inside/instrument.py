@@ -34,6 +34,7 @@ from ..common.orders import (
     VARIETY_LENGTHS_S,
     VARIETY_OF_LENGTHS,
     VARIETY_S,
+    Orders,
     ProbeSettings,
 )
 from ..common.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, Phase
@@ -108,6 +109,12 @@ class Instrument(TakingPart):
         kept = {name: getattr(self, name) for name in ("on_forwarding", "on_hand", "arrives", "_taken", "_card", "orders", "_closed")}
         self.__dict__.update({**fresh, **kept, "_closed": self.settings.budget_only and self._closed})
         self.together = Together(self)
+
+    def takes(self, settings: ProbeSettings) -> None:
+        """Takes the settings of a process that was forked off before its program began: it is another trial's."""
+        self.settings, self.orders = settings, Orders(**settings.orders)
+        self.forked()
+        self._closed = False
 
     # -- how much is wanted
 

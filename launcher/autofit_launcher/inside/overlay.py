@@ -20,6 +20,7 @@ import os
 import posix
 import shutil
 import stat as stats
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,27 @@ class Overlay:
         self._kept = (*_PASSED, self._root, *(str(path.resolve()) for path in (*kept, *caches.hold())))
         self._open = builtins.open
         self._gone_seen: tuple[int, frozenset[str]] = (-1, frozenset())
-        os.makedirs(self._files, exist_ok=True)
+        os.makedirs(self._root, exist_ok=True)
+        fresh = tempfile.mkdtemp(dir=self._root)
+        posix.utime(fresh, (0, 0))
+        try:
+            posix.rename(fresh, self._files)
+        except OSError:  # another process of the trial has written there
+            posix.rmdir(fresh)
+
+    def moves(self, root: Path, kept: Sequence[Path]) -> None:
+        """Redirects into another root from now on."""
+        own = self._open
+        self.__init__(root, kept=(*kept, Path(self._root).parent))  # type: ignore[misc]
+        self._open = own
 
     # -- paths
+
+    def _untouched(self) -> bool:
+        """Tells whether no process of the trial has written or removed anything yet: the twins' folder has the time it was made with."""
+        with contextlib.suppress(FileNotFoundError):
+            return posix.stat(self._files).st_mtime_ns == 0
+        return True  # the trial is over
 
     def twin(self, path: Any) -> tuple[str, str] | None:
         """Returns (the real path, its twin), or None where the path is left alone."""
@@ -82,7 +101,7 @@ class Overlay:
 
     def visible(self, path: Any) -> Any:
         """The path to read from: the twin where there is one. A path that is gone gives its (absent) twin."""
-        both = self.twin(path)
+        both = None if self._untouched() else self.twin(path)
         if both is None:
             return path
         real, twin = both
@@ -196,6 +215,7 @@ class Overlay:
         if self.there(real):
             with self._open(self._gone_list, "a", encoding="utf-8") as file:
                 file.write(f"{real}\n")
+            posix.utime(self._files)
 
     def rmtree(self, path: Any, ignore_errors: bool = False, onerror: Any = None, **kwargs: Any) -> None:
         try:

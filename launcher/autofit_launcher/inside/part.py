@@ -74,7 +74,7 @@ class TakingPart:
             return
         if not os.path.exists(turn):
             open(f"{turn}{CAME}", "ab").close()
-            self._imports_more()
+            self._imports_more(ahead=True)
         while not os.path.exists(turn):
             time.sleep(0.01)
         with open(turn, encoding="utf-8") as told:
@@ -82,9 +82,11 @@ class TakingPart:
                 self.orders = dataclasses.replace(self.orders, idle_free_bytes=int(free))
         self._its_turn = True
 
-    def _imports_more(self) -> None:
-        """Imports what every optimizer does, where torch itself is there: a library, so part of a CPU's base."""
-        if self.orders.device == "cpu" and not getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", True):
+    def _imports_more(self, *, ahead: bool = False) -> None:
+        """Imports what every optimizer does, where torch itself is there: a library, so part of a CPU's base. ``ahead``: it has to wait."""
+        if (ahead or self.orders.device == "cpu") and not getattr(
+            getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", True
+        ):
             importlib.import_module("torch._dynamo")
 
     def takes_part(self) -> None:

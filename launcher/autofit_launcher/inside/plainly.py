@@ -19,8 +19,10 @@ from typing import Any
 from autofit_launcher.common.memory_failures import memory_failure
 from autofit_launcher.common.orders import Orders, ProbeSettings, injected
 from autofit_launcher.common.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
-from autofit_launcher.inside.caches import CACHES
+from autofit_launcher.inside.caches import CACHES, separate
+from autofit_launcher.inside.forks import Forked, forked
 from autofit_launcher.inside.lifeline import die_with_parent
+from autofit_launcher.inside.quiet import QUIET
 
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}
 """Variables by which ``native/accumulate.py`` holds nothing back, ``native/update.py`` weights nothing, and nothing is checkpointed."""
@@ -55,16 +57,30 @@ def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, secon
     return dataclasses.replace(report, failure=None, hint=hint)
 
 
-def started(orders: Orders, place: Path, env: Mapping[str, str], *, temporary: str, log: Any = None, **how: Any) -> subprocess.Popen[bytes]:
-    """Starts the command, with the probe in each process. ``how``: of ``ProbeSettings``; ``log``: None is this process's own output."""
+def environment(orders: Orders, place: Path) -> dict[str, str]:
+    """Makes the command's environment beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
+    own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
+    base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
+    return {**base, **separate(base, place / CACHES, launch=Path(orders.cache or orders.scratch))}
+
+
+def started(
+    orders: Orders, place: Path, env: Mapping[str, str], *, temporary: str, log: Any = None, **how: Any
+) -> subprocess.Popen[bytes] | Forked:
+    """Starts the command, with the probe in each process: forked, where the launch has a server for it. ``how``: of ``ProbeSettings``;
+    ``log``: None is this process's own output."""
     settings = place / "probe.json"
     ProbeSettings(
         records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / OVERLAY),
         kept=(temporary, str(place / CACHES)), **how,
     ).write(settings)  # fmt: skip
     env = {**env, "TMPDIR": temporary}
+    env |= injected(settings, env)
+    streams = (1, 2) if log is None else (log.fileno(), log.fileno())
+    if ("same" in how or not how.get("budget_only")) and (child := forked(orders.payload["argv"], env, streams)) is not None:
+        return child
     return subprocess.Popen(
-        orders.payload["argv"], env={**env, **injected(settings, env)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         preexec_fn=die_with_parent, start_new_session=log is not None,
     )  # fmt: skip
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..common.orders import LOADED, ProbeSettings
-from . import gate, overlaid_libraries, patches
+from ..common.orders import LOADED, VARIABLE, ProbeSettings
+from . import forks, gate, overlaid_libraries, patches
 from .after_import import Hook, after_import
 from .instrument import Instrument
 from .overlay import Overlay
@@ -39,7 +39,7 @@ def begin(settings: ProbeSettings) -> None:
         Path(settings.records, LOADED).touch()
     instrument = Instrument(settings)
     if settings.overlay:
-        overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
+        overlay = Overlay(Path(settings.overlay), kept=_kept(settings))
         overlay.install()
         after_import(overlaid_libraries.hooks(overlay, forwarding=instrument.saves))
     elif settings.turn:
@@ -51,12 +51,32 @@ def begin(settings: ProbeSettings) -> None:
     if not settings.budget_only:
         after_import(_trainers(instrument))
         atexit.register(instrument.at_exit)
+    if settings.forks:
+        instrument.leave()  # until a child takes part
+        forks.serve(settings.forks, instrument.orders.payload["argv"], based)
+        settings = ProbeSettings.read(Path(os.environ[VARIABLE]))
+        instrument.takes(settings)
+        overlay.moves(Path(settings.overlay), _kept(settings))
+        if settings.same and "torch" in sys.modules:
+            twin.takes(settings.same, Path(settings.records))
+        if not settings.budget_only:
+            Path(settings.records, LOADED).touch()
+        for library in sys.modules.keys() & based.keys():
+            _has_base(instrument, based[library], sys.modules[library])
     if late:
         instrument.open()
 
 
+def _kept(settings: ProbeSettings) -> Sequence[Path]:
+    """The folders that are written to as they are."""
+    return (Path(settings.overlay).parent, *map(Path, settings.kept))
+
+
 def _has_base(instrument: Instrument, modules: Sequence[str], _: Any) -> None:
-    """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike."""
+    """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike. A process
+    off which others are forked does without: some start threads."""
+    if instrument.settings.forks:
+        return
     for name in modules:
         ours = name.removeprefix("autofit_launcher.")
         importlib.import_module(name if ours == name else f"..{ours}", __package__)

@@ -30,7 +30,7 @@ from typing import Any
 from autofit_launcher.common import procfs
 from autofit_launcher.common.files import tail
 from autofit_launcher.common.memory_failures import ECHO
-from autofit_launcher.common.orders import LOADED, RANKS, REPORT, SHIM, TEMPORARY, VARIABLE, Orders
+from autofit_launcher.common.orders import LOADED, RANKS, REPORT, TEMPORARY, Orders
 from autofit_launcher.common.report import (
     CARD,
     HELD_AHEAD,
@@ -46,11 +46,10 @@ from autofit_launcher.common.report import (
     TrialReport,
 )
 from autofit_launcher.common.sizes import format_size
-from autofit_launcher.inside import going_on, kept_checkpoint
-from autofit_launcher.inside.caches import CACHES, separate
+from autofit_launcher.inside import going_on, kept_checkpoint, reach
 from autofit_launcher.inside.counted import PATIENCE
-from autofit_launcher.inside.plainly import OVERLAY, proven, refuses, speaks_of_memory, started
-from autofit_launcher.inside.quiet import QUIET
+from autofit_launcher.inside.forks import Forked
+from autofit_launcher.inside.plainly import OVERLAY, environment, proven, refuses, speaks_of_memory, started
 from autofit_launcher.inside.recorder import Recorder
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
@@ -84,7 +83,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     _keep(reports, Path(orders.folder))
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
         seconds = time.monotonic() - began
-        report = proven(report, orders, _environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
+        report = proven(report, orders, environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
@@ -123,7 +122,7 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     records.mkdir(parents=True, exist_ok=True)
     # a short path: sockets in it (data loader workers share tensors by them) have 108 bytes for theirs
     with tempfile.TemporaryDirectory(dir=os.environ.get(TEMPORARY) or None, ignore_cleanup_errors=True) as temporary:
-        child = started(orders, place, _environment(orders, place), temporary=temporary, mode=mode)
+        child = started(orders, place, environment(orders, place), temporary=temporary, mode=mode)
         status = _followed(child, records, orders)
     if (broken := place / "probe.json.failed").exists():
         raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
@@ -134,26 +133,17 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     return _signal_of_a_rank(reports, orders) or status, reports
 
 
-def _environment(orders: Orders, place: Path) -> dict[str, str]:
-    """Makes the command's environment beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
-    own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
-    base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
-    return {**base, **separate(base, place / CACHES, launch=Path(orders.cache or orders.scratch))}
-
-
-LOOK_S = 0.5
+LOOK_S = 0.2
 """Seconds between two looks at what the command's processes are at."""
 LATE_S = 2.0
 """Seconds after one rank's failure at which the command is ended: until then the others may tell of theirs, which may be the cause. They
 wait for the one that is gone for as long as the script's own timeout says."""
-UNREACHED_S = 3.0
-"""Seconds that a Python process may run into which the probe can't come: a wrapper may start another one that it can."""
 KEPT_OUT = (
     "PYTHONPATH set anew (env, export, a launcher of its own), or python -I, -E or -S, keep the probe out: set it before autofit instead"
 )
 
 
-def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> int:
+def _followed(child: subprocess.Popen[bytes] | Forked, records: Path, orders: Orders) -> int:
     """Waits for the command; meanwhile the trial's report is that of the process which has come furthest. Returns its exit status; 1, as a
     launcher's is, where it was ended here for a rank that had failed."""
     shown, beat, failed_since, ended = "", 0, math.inf, False
@@ -163,7 +153,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
             status = child.wait(timeout=LOOK_S)
             return 1 if ended else status
         except subprocess.TimeoutExpired:
-            if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):
+            if not (records / LOADED).exists() and (lives := reach.out_of(child.pid)):
                 _end(child)
                 raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
         reports = _reports(records)
@@ -182,31 +172,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
                 os.utime(orders.report_path)
 
 
-def _out_of_reach(pid: int) -> str:
-    """A Python process of the command's that has run for some time and into which the probe can't come, or hasn't come though torch is in
-    it already; in words, nothing where there is none. However long an interpreter takes to start says nothing."""
-    for one in procfs.family(pid):
-        with contextlib.suppress(OSError, IndexError):
-            name = os.path.basename(os.readlink(f"/proc/{one}/exe"))
-            age = time.time() - os.stat(f"/proc/{one}").st_ctime
-            words = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            if name.startswith("python") and age > UNREACHED_S and (_keeps_out(one) or _has_torch(one)):
-                return " ".join(words).strip()[:200]
-    return ""
-
-
-def _keeps_out(pid: int) -> bool:
-    """Tells whether a Python was started without the variables that load the probe."""
-    environ = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    told = dict(word.partition("=")[::2] for word in environ)
-    return VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep)
-
-
-def _has_torch(pid: int) -> bool:
-    return "/libtorch" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes] | Forked) -> None:
     """Ends the command and what it has started, at once: it writes where it likes."""
     for one in (*procfs.descendants(child.pid), child.pid):
         with contextlib.suppress(OSError):

@@ -140,9 +140,9 @@ class Child:
             os.close(reader)
         _tell_guardian(f"-{self.token}")
 
-    def sweep(self) -> None:
-        """Kills what is left of the child's descendants."""
-        left = self.descendants()
+    def sweep(self, *, but: int = 0) -> None:
+        """Kills what is left of the child's descendants; ``but``: all save that one."""
+        left = [one for one in self.descendants() if one.pid != but]
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -201,6 +201,11 @@ def start(
     if not ahead:
         child.begins()
     return child
+
+
+def temporary() -> str:
+    """The folder for what this launcher's children write for a moment."""
+    return _temporary
 
 
 _guardian: subprocess.Popen[bytes] | None = None
@@ -421,6 +426,14 @@ def program(name: str) -> str:
     """The path of a program: on PATH, else beside this interpreter (an environment that isn't activated), else just its name."""
     beside = Path(sys.executable).parent / name
     return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
+
+
+def is_python(name: str) -> bool:
+    """Tells whether a program is a Python, or a script for one: ``inside`` stands in no other process."""
+    with contextlib.suppress(OSError), open(path := program(name), "rb") as file:
+        first = file.read(200).partition(b"\n")[0]
+        return os.path.basename(path).startswith("python") or (first.startswith(b"#!") and b"python" in first)
+    return False
 
 
 ENTRY = Path(__file__).absolute().parents[1] / "__main__.py"

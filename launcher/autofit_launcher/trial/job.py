@@ -11,6 +11,7 @@ from autofit_launcher.history.run_folder import RunFolder
 from autofit_launcher.ladder.rungs import Ladder
 from autofit_launcher.machine.device_lock import Turn
 from autofit_launcher.machine.devices import Budget
+from autofit_launcher.machine.forks import Forks
 
 Say = Callable[[str, str], object]
 """Shows the person a line in a style of rich's."""
@@ -30,9 +31,12 @@ class Job:
     folder: RunFolder
     turn: Turn = field(default_factory=Turn)
     """The launch's turn on the device; given back when the launch is over."""
+    forks: Forks = field(default_factory=Forks)
+    """The process off which its trials are forked; ``twin_forks``: its twins, whose imports are others."""
+    twin_forks: Forks = field(default_factory=Forks)
     say: Say = quiet
-    trains: Callable[[int], object] = field(default=lambda pid: None)
-    """Called when a trial is seen to train, with its process's number."""
+    comes_to: Callable[[int, str], object] = field(default=lambda pid, phase: None)
+    """Called when a trial is seen to come to a phase, with its process's number."""
 
     @property
     def recipe(self) -> Recipe:

@@ -30,6 +30,7 @@ from autofit_launcher.machine.devices import allocator_environment, orders_of
 from autofit_launcher.trial.job import Job
 
 MODULE = "autofit_launcher.inside.same.run"
+NAMES = ("first", "other")
 Layouts = Sequence[tuple[int, int]]
 """The layouts of the two twins, (micro-batch, accumulation): that of the first, as asked, and of the other."""
 
@@ -52,6 +53,13 @@ class Proof:
 def needed(job: Job, rung: Rung) -> bool:
     """Tells whether the rung accumulates more than asked, so that twins must show its step to be the asked one."""
     return rung.accumulation > job.ladder.asked.accumulation
+
+
+def begin(job: Job, rung: Rung) -> None:
+    """Has the imports of a rung's twins made while it is tried, where they are needed."""
+    layouts = job.adapter.small(rung, job.ladder.asked) if needed(job, rung) and job.recipe.trial.proof_timeout_s else ()
+    if len(layouts) > 1:
+        _Proving(job, rung).begin(layouts)
 
 
 def prove(job: Job, rung: Rung) -> Proof:
@@ -195,13 +203,28 @@ class _Proving:
     def _run(self, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value], **told: Any) -> list[list[Twin]]:
         """Two twins, each as its ranks saw it."""
         self._rounds += 1
-        if (left := self._until - time.monotonic()) < 5:  # seconds
+        if self._until - time.monotonic() < 5:  # seconds
             raise OutOfTime
         place = self._place / str(self._rounds)
         shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
+        self._child(self._orders(place, adapter, layouts, asked, **told))
+        return [read(place / name, *layout, self._rung.world_size) for name, layout in zip(NAMES, layouts, strict=True)]
+
+    def begin(self, layouts: Layouts) -> None:
+        """Begins the process off which twins are forked."""
+        self._forks(self._orders(self._place / "0", self._job.adapter, layouts, {}))
+
+    def _forks(self, orders: Orders) -> Mapping[str, str]:
+        """The variable by which twins' process finds that one; of several ranks, each is started anew."""
+        alone = not self._job.budget.ranks and self._rung.world_size == 1
+        env = allocator_environment(self._job.budget)
+        return self._job.twin_forks.begin(orders, env, self._job.folder.trials / "twin_forks") if alone else {}
+
+    def _orders(self, place: Path, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value], **told: Any) -> Orders:
+        """Makes the orders of the process that runs two twins."""
         twins: list[dict[str, Any]] = []
         budget, threads = self._job.budget, {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // self._rung.world_size, 1))}
-        for name, (micro, accumulation), values in zip(("first", "other"), layouts, (asked, {}), strict=True):
+        for name, (micro, accumulation), values in zip(NAMES, layouts, (asked, {}), strict=True):
             rung = replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
             command = adapter.twin(rung, budget, folder=place / name)
             command = command if adapter.starts_ranks else replace(command, ranks=rung.world_size)
@@ -211,30 +234,32 @@ class _Proving:
                 "told": {
                     "samples": micro * accumulation, "accumulation": accumulation,
                     "whole_batch": self._rung.micro_batch * self._rung.accumulation, "part": self._rung.micro_batch,
-                    "against": str(place / "first" / "records") if twins else "", **told,
+                    "against": str(place / NAMES[0] / "records") if twins else "", **told,
                 },
             })  # fmt: skip
         free = host.memory()[1] if self._rung.world_size == 1 else 0  # ranks of two twins would meet at one port
-        self._child(place, {"twins": twins, "limit_s": left / 2, "free": free})
-        return [read(place / twin["name"], *layout, self._rung.world_size) for twin, layout in zip(twins, layouts, strict=True)]
-
-    def _child(self, place: Path, payload: dict[str, Any]) -> None:
-        budget = self._job.budget
-        orders = Orders(
+        payload = {"twins": twins, "limit_s": (self._until - time.monotonic()) / 2, "free": free}
+        return Orders(
             module=MODULE, folder=str(place), device=budget.kind, may_spill=budget.may_spill, **orders_of(budget),
             accumulation=self._rung.accumulation, payload=payload,
             cache=str(self._job.folder.cache), cards=[orders_of(one) for one in budget.ranks] if budget.kind == "cuda" else [],
         )  # fmt: skip
+
+    def _child(self, orders: Orders) -> None:
+        place, forks = Path(orders.folder), self._job.twin_forks
         orders.scratch.mkdir(parents=True, exist_ok=True)
         orders.write(place / "orders.json")
         child = process.start(
             process.python_module("autofit_launcher.inside", str(place / "orders.json")),
-            env=allocator_environment(budget),
+            env={**allocator_environment(self._job.budget), **self._forks(orders)},
             stdout=place / "stdout.log",
             stderr=place / "stderr.log",
         )
-        with process.forward_signals(child, grace_s=1.0):
-            ending = process.wait(child, timeout_s=max(self._until - time.monotonic(), 1.0), stderr=place / "stderr.log")
+        try:
+            with process.forward_signals(child, grace_s=1.0):
+                ending = process.wait(child, timeout_s=max(self._until - time.monotonic(), 1.0), stderr=place / "stderr.log")
+        finally:
+            forks.sweep()
         if ending.timed_out:
             raise OutOfTime
 

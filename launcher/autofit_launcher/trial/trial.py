@@ -41,7 +41,7 @@ from autofit_launcher.machine.stall import Silence
 from autofit_launcher.trial.job import Job, Say
 from autofit_launcher.trial.judge import Needs, judge, rooms, short_of, verdict_on
 
-LOOK_S = 0.5
+LOOK_S = 0.25
 """Seconds between two looks at the phase of a running trial, and at what its processes compute."""
 
 
@@ -177,14 +177,18 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     env = {**allocator_environment(job.budget), **plan.env}
     command = process.python_module("autofit_launcher.inside", str(place / "orders.json"))
     meter = HostMeter(job.adapter.saved(job.folder.path).place)
-    child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
+    several = job.budget.ranks or job.ladder.asked.world_size > 1
+    forks = {} if several or plan.module != COMMAND else job.forks.begin(orders, env, job.folder.trials / "forks")
+    child = process.start(command, env={**env, **forks}, stdout=place / "stdout.log", stderr=place / "stderr.log")
+    job.forks.adopted_by(child.pid)
     meter.begin(child.pid)
-    watch = TrialWatch(child, orders, job.say, trains=job.trains, stall_s=job.recipe.recover.stall_s)
+    watch = TrialWatch(child, orders, job.say, comes_to=job.comes_to, stall_s=job.recipe.recover.stall_s)
     try:
         with process.forward_signals(child, grace_s=1.0):
             ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
     finally:
         meter.stop()
+        job.forks.sweep()
     ending = replace(ending, full_disk=host.full_disk(place))  # now: what it has written is removed
     seen = {name: getattr(watch, name) for name in ("stood_still", "peak_data_bytes")}
     return _Ended(orders, replace(ending, **seen), meter.use)
@@ -258,8 +262,8 @@ class TrialWatch:
     recorder touches the report at each) and nothing computed for long. One that computes goes on until ``trial.timeout_s``.
     """
 
-    def __init__(self, child: Child, orders: Orders, say: Say, *, stall_s: float, trains: Callable[[int], object]) -> None:
-        self._child, self._say, self._trains = child, say, trains
+    def __init__(self, child: Child, orders: Orders, say: Say, *, stall_s: float, comes_to: Callable[[int, str], object]) -> None:
+        self._child, self._say, self._comes_to = child, say, comes_to
         self._report = orders.report_path
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
@@ -282,8 +286,7 @@ class TrialWatch:
         self._look_for_life(now)
         if phase != self._phase:
             self._say(f"            {phase} at {now - self._began:.1f} s", "dim")
-            if phase == Phase.TRAIN:
-                self._trains(self._child.pid)
+            self._comes_to(self._child.pid, phase)
         self._phase = phase
 
     def _look_for_life(self, now: float) -> None:

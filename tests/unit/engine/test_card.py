@@ -138,7 +138,7 @@ def test_a_trial_that_crashes_beside_a_run_begun_ahead_is_made_once_more_alone(
     monkeypatch.setattr(launch, "ahead", lambda *_, **__: SimpleNamespace(end=lambda: ended.append("of a port that both would have")))
 
     def run(job: Job, rung: Any, **_: Any) -> Trial:
-        job.trains(1)
+        job.comes_to(1, "train")
         return tried(job, Kind.FITS if ended else Kind.CRASHED, index=rung.index)
 
     monkeypatch.setattr(trial, "run", run)

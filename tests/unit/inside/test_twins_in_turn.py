@@ -77,11 +77,11 @@ def test_a_process_waits_before_it_takes_its_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 1, 1), (8, 4, 3, 3), (5,)])
-def test_weights_move_alike_however_they_lie_in_memory(shape: tuple[int, ...], tmp_path: Path) -> None:
+def test_weights_move_alike_however_they_lie_in_memory(shape: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ultralytics has its layers channels last on a card: those of 1 x 1 lie so and otherwise at once, which nothing can be copied onto."""
     told, rest = TwinOrders(samples=4, accumulation=1, whole_batch=4, part=4), Rest()
     twin = Updates(told, tmp_path, Rows(rest, told), rest)
-    twin._moves = 0.5 * torch.ones(2**18)
+    monkeypatch.setattr(torch, "rand", lambda size, **_: torch.full((size,), 5.5))
     plain = torch.randn(shape)
     lies = plain.to(memory_format=torch.channels_last, copy=True) if len(shape) == 4 else plain.clone()
     twin._optimizer_made(torch.optim.SGD([torch.nn.Parameter(lies)], 0.1))

@@ -35,7 +35,7 @@ def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tupl
     orders = Orders(module="", folder=str(place), device=budget.kind, cap_bytes=budget.cap_bytes, accumulation=1, payload={})
     argv = (sys.executable, "-c", code, str(orders.report_path))
     child = process.start(argv, env={}, stdout=place / "stdout.log", stderr=place / "stderr.log")
-    watch = trial.TrialWatch(child, orders, lambda words, style: None, stall_s=stall_s, trains=lambda pid: None)
+    watch = trial.TrialWatch(child, orders, lambda words, style: None, stall_s=stall_s, comes_to=lambda pid, phase: None)
     return process.wait(child, timeout_s=timeout_s, each_poll=watch), watch
 
 

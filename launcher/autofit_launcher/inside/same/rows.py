@@ -74,7 +74,7 @@ class Rows:
     """Watches the rows of one process."""
 
     def __init__(self, rest: Rest, told: TwinOrders) -> None:
-        self._rest, self._told = rest, told
+        self._rest, self.told = rest, told
         self._datasets: dict[int, Any] = {}
         """Identity of a data set -> it, held so that none comes twice."""
         self.drawn: dict[int, list[str]] = {}
@@ -125,7 +125,7 @@ class Rows:
         return {
             "rows": self.digests[:4096], "at": {at: row for at, row in self._at.items() if int(at.partition("-")[0]) in trained},
             "whole": next((self.whole[one] for one in trained if one in self.whole), ()),
-            "ragged": ragged and self._told.ends, "unshown": ragged and not self._told.ends,
+            "ragged": ragged and self.told.ends, "unshown": ragged and not self.told.ends,
         }  # fmt: skip
 
     def model_called(self, args: Any) -> None:
@@ -178,16 +178,16 @@ class Rows:
         with contextlib.suppress(TypeError, NotImplementedError):
             ranks = int(os.environ.get("WORLD_SIZE", 1))
             shared = 1 if hasattr(batches.sampler, "num_replicas") else ranks  # else dealt out later
-            step = self._told.samples  # unless each rank takes the batch of all of them
-            step = min(max(batches.batch_size * self._told.accumulation, step), step * ranks)
-            asked = self._told.whole_batch * step // self._told.samples
+            step = self.told.samples  # unless each rank takes the batch of all of them
+            step = min(max(batches.batch_size * self.told.accumulation, step), step * ranks)
+            asked = self.told.whole_batch * step // self.told.samples
             whole = len(batches.sampler)
-            self.whole[number] = whole, len(batches) * (self._told.samples // self._told.accumulation)
+            self.whole[number] = whole, len(batches) * (self.told.samples // self.told.accumulation)
             left = whole // shared % asked if whole > asked * shared else 0
             if batches.drop_last:  # whole micro-batches, which the large batch's loader drops
-                left -= left % (self._told.part * step // self._told.samples)
+                left -= left % (self.told.part * step // self.told.samples)
             self.ragged[number] = bool(left)
-            part = min(max(round(step * left / asked), 1), step - 1) if left and self._told.ends else step
+            part = min(max(round(step * left / asked), 1), step - 1) if left and self.told.ends else step
             batches.sampler = Short(batches.sampler, (2 * step + part) * shared)
 
     def _fetched(self, fetcher: Any, indices: Any) -> Any:
@@ -199,7 +199,7 @@ class Rows:
         return self._collated(fetcher.collate_fn, [self._row(fetcher.dataset, number, index) for index in indices], number)
 
     def _row(self, dataset: Any, number: int, index: Any) -> Any:
-        index = self._repeated.setdefault(number, index) if self._told.same_row else index
+        index = self._repeated.setdefault(number, index) if self.told.same_row else index
         several = getattr(dataset, "__getitems__", None)
         known = index if isinstance(index, int) else self._position(number)
         with seeded(ROW_SEED + known):
@@ -209,7 +209,7 @@ class Rows:
         return row
 
     def _position(self, number: int) -> int:
-        return 0 if self._told.same_row else len(self.drawn.get(number, ()))
+        return 0 if self.told.same_row else len(self.drawn.get(number, ()))
 
     def _added(self, number: int, row: Any, known: int) -> Any:
         self._known.setdefault(number, []).append(known)
@@ -244,4 +244,4 @@ class Rows:
                 row = next(inner, _NO_MORE)
             if row is _NO_MORE:
                 return
-            yield self._added(number, self._repeated.setdefault(number, row) if self._told.same_row else row, known)
+            yield self._added(number, self._repeated.setdefault(number, row) if self.told.same_row else row, known)

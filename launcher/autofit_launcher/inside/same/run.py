@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autofit_launcher.common import procfs
-from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
+from autofit_launcher.common.orders import FAILED, TEMPORARY, TURN, Orders
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
+from autofit_launcher.inside.forks import Forked
 from autofit_launcher.inside.plainly import OVERLAY, started
 from autofit_launcher.inside.quiet import QUIET
 from autofit_launcher.inside.recorder import Recorder
@@ -37,13 +38,13 @@ LOOK_S = 0.05
 class _Begun(NamedTuple):
     """A twin under way."""
 
-    child: subprocess.Popen[bytes]
+    child: subprocess.Popen[bytes] | Forked
     place: Path
     temporary: str
 
     @property
     def turn(self) -> Path:
-        return self.place / "turn"
+        return self.place / TURN
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
@@ -77,6 +78,12 @@ def run(orders: Orders, recorder: Recorder) -> None:
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
+def environment(orders: Orders, twin: dict[str, Any], place: Path) -> dict[str, str]:
+    """Makes the environment of a twin's process beside the probe."""
+    env = {**os.environ, **QUIET, **EXACT, **twin["env"]}
+    return {**env, **separate(env, place / CACHES, launch=Path(orders.cache or orders.scratch))}
+
+
 def _begun(orders: Orders, twin: dict[str, Any]) -> _Begun:
     """Begins a twin. Its folder shows what became of it."""
     temporary, place = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None), Path(orders.folder) / twin["name"]
@@ -85,11 +92,9 @@ def _begun(orders: Orders, twin: dict[str, Any]) -> _Begun:
     for path, text in twin["files"].items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
-    env = {**os.environ, **QUIET, **EXACT, "TMPDIR": temporary, **twin["env"]}
-    env |= separate(env, place / CACHES, launch=Path(orders.cache or orders.scratch))
-    own = replace(orders, payload={"argv": twin["argv"]})
+    own, env = replace(orders, payload={"argv": twin["argv"]}), environment(orders, twin, place)
     with (place / "log").open("wb") as log:
-        told = {"budget_only": True, "same": twin["told"], "turn": str(place / "turn")}
+        told = {"budget_only": True, "same": twin["told"], "turn": str(place / TURN)}
         return _Begun(started(own, place, env, temporary=temporary, log=log, **told), place, temporary)
 
 

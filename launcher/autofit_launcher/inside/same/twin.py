@@ -39,11 +39,21 @@ MOVED = 0.05
 """Part of itself by which a weight is moved at most before the first step; of a usual first value where all of its tensor are zero."""
 
 
+WATCH: Updates
+"""This process's watch."""
+
+
+def takes(said: Mapping[str, Any], records: Path) -> None:
+    """Takes the orders of a twin that was forked off before its program began."""
+    WATCH.takes(TwinOrders(**said), records)
+
+
 def install(said: Mapping[str, Any], records: Path) -> None:
     """Installs the watch, with torch just imported. ``said``: ``TwinOrders`` as a dictionary."""
+    global WATCH
     told, rest = TwinOrders(**said), Rest()
     rows = Rows(rest, told)
-    twin = Updates(told, records, rows, rest)
+    twin = WATCH = Updates(told, records, rows, rest)
     at_rest.install(rest, lambda: twin.facts.update(batch_norm=True))
     rows.install()
     twin.install()
@@ -63,7 +73,6 @@ class Updates:
         self._begun: dict[int, tuple[Any, Any]] = {}
         """Identity of a tensor that was there at the first backward pass -> it, and its values then; of what isn't trained those before
         the model was called."""
-        self._moves: Any = None
         self._unmoved: list[Any] = []
         """Optimizers whose weights weren't moved yet."""
         self._drawn: dict[int, Any] = {}
@@ -79,12 +88,15 @@ class Updates:
 
     # -- installing
 
+    def takes(self, told: TwinOrders, records: Path) -> None:
+        self._told = self._rows.told = told
+        self._records, self._owner = records, os.getpid()
+
     def install(self) -> None:
         """Patches torch."""
         import torch
         from torch.optim import optimizer
 
-        self._moves = MOVED * (2 * torch.rand(MOST_VALUES) - 1)
         backward, place = torch.autograd.backward, torch.nn.utils.clip_grad
 
         @functools.wraps(backward)
@@ -122,13 +134,17 @@ class Updates:
     def _move(self) -> None:
         """Moves each weight that is trained a little, once and at random: what is 0 only because nothing is learnt yet (a model's distance
         from its reference, what lies behind a LoRA's zeros) would hide what else the loss does. Signs and single zeros stay."""
+        import torch
+
+        drawn = torch.rand(MOST_VALUES, generator=torch.Generator().manual_seed(0), dtype=torch.float32, device="cpu")
+        moves = MOVED * (2 * drawn - 1)
         for one in (one for optimizer in self._unmoved for one in _parameters(optimizer)):
             if id(one) in self._drawn or not (one.requires_grad and one.is_floating_point() and one.numel() and _is_there(one)):
                 continue
             self._drawn[id(one)], local = _values(one), one.data.to_local() if hasattr(one, "to_local") else one.data
             flat, usual = local.reshape(-1), None if local.any() else (len(one) / one.numel()) ** 0.5 if one.ndim > 1 else 1.0
             for part in flat.split(MOST_VALUES):
-                part.add_(self._moves[: len(part)].to(part) * (part if usual is None else usual))
+                part.add_(moves[: len(part)].to(part) * (part if usual is None else usual))
             if flat.data_ptr() != local.data_ptr():
                 local.copy_(flat.view(local.shape))
         self._unmoved.clear()

@@ -41,7 +41,9 @@ class _Finder:
 
 
 def after_import(acts: dict[str, Callable[[Any], None]]) -> None:
-    """Module -> what is done with it when it has been imported."""
+    """Module -> what is done with it when it has been imported; at once where it is there (in a process forked behind its imports)."""
+    for name in [name for name in acts if name in sys.modules]:
+        acts.pop(name)(sys.modules[name])
     sys.meta_path.insert(0, _Finder(acts))
 
 

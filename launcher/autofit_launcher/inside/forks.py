@@ -1,0 +1,289 @@
+"""Forks a launch's trials off a process that has made the imports with which their command begins, so that they are made once.
+
+The server is the person's own command with the probe in it. It stops where its program would begin, makes those imports of the program's
+first statements that are of installed libraries, and runs nothing of it. Whoever starts the same command has it forked; the child takes its
+own settings, words, folders and output, and goes on as if it had just been started. Where a fork isn't safe (threads that live, a card in
+use), or the command differs by more than its words, the command is started anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..common import procfs
+from ..common.orders import CAME, FORKS, PRELOADED, VARIABLE
+from . import reach
+from .lifeline import die_with_parent
+
+_OWN = {
+    FORKS, VARIABLE, "AUTOFIT_CHILD", "TMPDIR", "HF_DATASETS_CACHE", "HF_METRICS_CACHE", "HF_EVALUATE_CACHE", "HF_MODULES_CACHE",
+    *PRELOADED,
+}  # fmt: skip
+"""Variables that each process has for itself: nothing of an installed library's import depends on them, but where it writes."""
+_FORKED_WELL = {"jemalloc_bg_thd"}
+"""Names of threads whose library has a child do without (Arrow's jemalloc, by its own ``pthread_atfork``)."""
+_REFUSED, PATH = ".refused", "PYTHONPATH"
+_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""This variable has PyTorch ask the driver's library whether there is a card, and not begin CUDA for that, which no fork survives."""
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The server, in the trainer's interpreter
+
+
+def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
+    """Makes the imports, then forks off a child for whoever asks at the socket ``place``. Returns in the children alone.
+
+    ``argv``: the command, of which this process is the first. ``bases``: libraries with whose import a CPU's budget is taken: no import
+    comes after theirs.
+    """
+    Path(f"{place}{CAME}").touch()
+    environ, os.environ[_CHECK] = dict(os.environ), "1"
+    try:
+        if place.rpartition(".")[2] != str(os.getpid()):
+            raise RuntimeError("the command starts another program")
+        for statement in _imports(sys.argv[0]):
+            exec(compile(ast.Module([statement], []), sys.argv[0], "exec"), {"__name__": __name__})
+            if any(base in sys.modules for base in bases):
+                break
+        if "torch" in sys.modules:
+            importlib.import_module("torch._dynamo")  # as every optimizer does
+        refused = _unsafe()
+    except BaseException as error:
+        refused = f"{type(error).__name__}: {error}"
+    if refused:
+        Path(f"{place}{_REFUSED}").write_text(refused, encoding="utf-8")
+        os._exit(0)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(f"{place}.new")
+    server.listen()
+    os.rename(f"{place}.new", place)
+    _Server(server, environ, argv[: len(argv) - len(sys.argv) + 1]).run()
+
+
+def _imports(program: str) -> Iterator[ast.stmt]:
+    """The statements with which a program begins, as long as they import installed libraries."""
+    for statement in ast.parse(Path(program).read_bytes()).body:
+        if isinstance(statement, ast.Import):
+            names = [one.name for one in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level:
+            names = [statement.module or ""]
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            names = []
+        else:
+            return
+        if not all(map(_is_installed, names)):
+            return
+        if names != ["__future__"]:
+            yield statement
+
+
+def _is_installed(name: str) -> bool:
+    spec = importlib.util.find_spec(name.partition(".")[0])
+    origin = spec.origin if spec is not None else None
+    library = os.path.dirname(os.__file__) + os.sep
+    return origin in ("built-in", "frozen") or (origin is not None and ("-packages" in origin or origin.startswith(library)))
+
+
+def _unsafe() -> str:
+    """Says why no child of this process would be as one that is started anew; empty where it would."""
+    if not hasattr(os, "pidfd_open") or not hasattr(socket, "recv_fds"):
+        return "Python is older than 3.9"
+    if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)  # OpenBLAS ends its threads for that
+    threads = {Path(f"/proc/self/task/{one}/comm").read_text().strip() for one in os.listdir("/proc/self/task") if int(one) != os.getpid()}
+    if strange := threads - _FORKED_WELL:
+        return f"its libraries have started threads ({', '.join(sorted(strange))})"
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if (file := os.readlink(f"/proc/self/fd/{number}")).startswith(("/dev/nvidia", "socket:")):
+                return f"its libraries hold {file}"
+    return ""
+
+
+class _Server:
+    def __init__(self, server: socket.socket, environ: dict[str, str], head: Sequence[str]) -> None:
+        """``head``: the words of the command up to its program."""
+        self._server, self._environ, self._head, self._pid = server, environ, list(head), os.getpid()
+        self._asked: dict[int, socket.socket] = {}
+        """Child -> the connection of who asked for it."""
+        self._ends: dict[int, int] = {}
+        """Descriptor that can be read once a child has ended -> that child."""
+
+    def run(self) -> None:
+        """Serves until this process is ended. Returns in a child."""
+        while True:
+            waits: list[Any] = [self._server, *self._ends, *self._asked.values()]
+            ready, _, _ = select.select(waits, [], [])
+            if self._server in ready and self._forks(self._server.accept()[0]):
+                return
+            for end in [end for end in self._ends if end in ready]:
+                self._ended(end)
+            for child in [child for child, connection in self._asked.items() if connection in ready]:
+                _kill(child)  # who asked for it is gone
+
+    def _forks(self, connection: socket.socket) -> bool:
+        """Forks a child; True in the child."""
+        said, streams, _, _ = socket.recv_fds(connection, 1 << 20, 2)
+        while said and not said.endswith(b"\n"):
+            said += connection.recv(1 << 20)
+        asked = json.loads(said or b"{}")
+        apart = self._apart(**asked) if asked else ["who asked"]
+        child = 0 if apart else os.fork()
+        if not apart and not child:
+            self._begins(asked, streams)
+            return True
+        for stream in streams:
+            os.close(stream)
+        with contextlib.suppress(OSError):
+            connection.sendall(json.dumps({"pid": child, "apart": apart}).encode() + b"\n")
+        if apart:
+            connection.close()
+        else:
+            self._asked[child] = connection
+            self._ends[os.pidfd_open(child)] = child
+        return False
+
+    def _apart(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> list[str]:
+        """Tells what differs from this process of what an import may depend on: variables, the program."""
+        own, asked = self._environ, {**env, PATH: os.pathsep.join(one for one in _path(env) if one not in self._preloads(env))}
+        apart = sorted(name for name in {*own, *asked} - _OWN if own.get(name) != asked.get(name))
+        return apart if list(argv[: len(self._head)]) == self._head else [*apart, "another program"]
+
+    def _preloads(self, env: Mapping[str, str]) -> list[str]:
+        """The folders of native code that the probe's is followed by (``adapter.commands.preloaded``)."""
+        return [one for one in _path(env) if one not in _path(self._environ)]
+
+    def _begins(self, asked: Mapping[str, Any], streams: Sequence[int]) -> None:
+        """Gives this child what a process has for itself."""
+        os.setsid()
+        die_with_parent()
+        if os.getppid() != self._pid:  # it had ended before
+            os._exit(1)
+        for one in (self._server, *self._asked.values()):
+            one.close()
+        for number, stream in enumerate(streams, start=1):
+            os.dup2(stream, number)
+            os.close(stream)
+        for end in self._ends:
+            os.close(end)
+        os.chdir(asked["cwd"])
+        at = 0 if getattr(sys.flags, "safe_path", False) else 1  # behind the program's folder
+        sys.path[at:at] = self._preloads(asked["env"])
+        os.environ.clear()
+        os.environ.update(asked["env"])
+        words, before = asked["argv"][len(self._head) :], len(sys.argv) - 1
+        sys.argv[1:] = words
+        if (whole := getattr(sys, "orig_argv", None)) is not None:
+            whole[len(whole) - before :] = words
+        random.seed()
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed()
+
+    def _ended(self, end: int) -> None:
+        child = self._ends.pop(end)
+        os.close(end)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with self._asked.pop(child) as connection, contextlib.suppress(OSError):
+            connection.sendall(json.dumps({"status": status}).encode() + b"\n")
+
+
+def _path(env: Mapping[str, str]) -> list[str]:
+    return env.get(PATH, "").split(os.pathsep)
+
+
+def _kill(child: int) -> None:
+    for one in (*procfs.descendants(child), child):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Who asks, in the process of a trial
+
+
+class Forked:
+    """A forked child, as ``subprocess.Popen`` has one that it has started."""
+
+    def __init__(self, connection: socket.socket, argv: Sequence[str]) -> None:
+        self._connection, self._argv = connection, argv
+        self.pid, self.apart = 0, ["the server has ended"]
+        self.returncode: int | None = None
+        if said := self._line():
+            self.pid, self.apart = said["pid"], said["apart"]
+
+    def _line(self) -> dict[str, Any]:
+        said = b""
+        with contextlib.suppress(OSError):
+            while not said.endswith(b"\n") and (more := self._connection.recv(4096)):
+                said += more
+        return dict(json.loads(said)) if said else {}
+
+    def poll(self) -> int | None:
+        """Returns its exit status; None while it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Returns its exit status; raises ``subprocess.TimeoutExpired``."""
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(list(self._argv), timeout or 0.0)
+            self.returncode = self._line().get("status", -signal.SIGKILL)
+            self._connection.close()
+        return self.returncode
+
+
+def forked(argv: Sequence[str], env: Mapping[str, str], streams: Sequence[int]) -> Forked | None:
+    """Has the launch's server, once it serves, fork a process of that command; None where there is none for it. ``streams``: descriptors of
+    its output and of its errors."""
+    place = os.environ.get(FORKS, "")
+    while place and not os.path.exists(place):
+        with contextlib.suppress(FileNotFoundError):
+            _anew(Path(f"{place}{_REFUSED}").read_text(encoding="utf-8"))
+            return None
+        if not os.path.exists(f"/proc/{(pid := int(place.rpartition('.')[2]))}/exe"):
+            _anew("the process that was to fork it has ended")
+            return None
+        if not os.path.exists(f"{place}{CAME}") and reach.out_of(pid):
+            _kill(pid)
+        time.sleep(0.01)
+    if not place:
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(place)
+        said = json.dumps({"argv": list(argv), "env": dict(env), "cwd": os.getcwd()}).encode() + b"\n"
+        if rest := said[socket.send_fds(connection, [said], list(streams)) :]:
+            connection.sendall(rest)
+    except OSError as error:
+        connection.close()
+        _anew(str(error))
+        return None
+    child = Forked(connection, argv)
+    if child.apart:
+        _anew(f"it differs in {', '.join(child.apart)}")
+        return None
+    return child
+
+
+def _anew(why: str) -> None:
+    """Says in the trial's log why the command is started anew, which takes its imports' time."""
+    print(f"autofit: the command is started anew: {why}", file=sys.stderr, flush=True)

@@ -1,0 +1,56 @@
+"""The process off which a launch forks its trials (``inside.server``), as the launcher starts, sweeps and ends it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autofit_launcher.common import procfs
+from autofit_launcher.common.orders import FORKS, Orders
+from autofit_launcher.machine import process
+from autofit_launcher.machine.process import Child
+
+MODULE = "autofit_launcher.inside.server"
+
+
+@dataclass(slots=True)
+class Forks:
+    """A launch's server for its trials, or for its twins, which is there until its full run begins."""
+
+    _child: Child | None = None
+    _place: Path = Path()
+
+    def begin(self, orders: Orders, env: Mapping[str, str], place: Path) -> Mapping[str, str]:
+        """Starts the server in the folder ``place``, if it isn't there; returns the variable by which a trial's process finds it.
+        None is started where a command's program isn't Python's, or Python gets words of its own, which may keep the probe out (-I)."""
+        program, *words = next(iter(orders.payload.get("twins", ())), orders.payload)["argv"]
+        if not process.is_python(program) or (os.path.basename(program).startswith("python") and words and words[0].startswith("-")):
+            return {}
+        if self._child is None:
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            self._place = place
+            replace(orders, module=MODULE, folder=str(place)).write(place / "orders.json")
+            begins = process.python_module("autofit_launcher.inside", str(place / "orders.json"))
+            self._child = process.start(begins, env=env, stdout=place / "log", stderr=place / "log")
+        return {FORKS: f"{process.temporary()}/forks.{self._child.pid}"}
+
+    def adopted_by(self, pid: int) -> None:
+        """Counts what is forked from now on as that process's."""
+        if self._child is not None:
+            procfs.ADOPTED[pid] = self._child.pid
+
+    def sweep(self) -> None:
+        """Kills what is left of all that was forked."""
+        if self._child is not None:
+            self._child.sweep(but=self._child.pid)
+
+    def end(self) -> None:
+        """Ends the server, and leaves nothing of it."""
+        if self._child is not None:
+            self._child.end(grace_s=0.0)
+            shutil.rmtree(self._place, ignore_errors=True)
+            self._child = None

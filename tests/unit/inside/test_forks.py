@@ -1,0 +1,144 @@
+"""A process that has made a command's imports forks the command, as if it had just been started."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from autofit_launcher.common.orders import FORKS, TEMPORARY, Orders
+from autofit_launcher.common.sizes import GIB
+from autofit_launcher.inside import forks, plainly
+from autofit_launcher.inside.forks import Forked
+from autofit_launcher.machine import process
+from autofit_launcher.machine.forks import Forks
+
+PROGRAM = """
+import json
+import statistics, os, sys
+import threading
+import own
+print(sys.argv[1:], sys.path[0], os.environ.get("MARK"), __name__, sys.stdin.read(), own.here, flush=True)
+open("written", "w").write("x")
+if "waits" in sys.argv:
+    __import__("subprocess").Popen(["sleep", "60"])
+    threading.Event().wait()
+sys.exit(7)
+"""
+OWN = "import sys; here = 'statistics' in sys.modules"
+
+
+@pytest.mark.parametrize(
+    ("program", "made"),
+    [
+        (
+            "'text'\nfrom __future__ import annotations\nimport json, os.path\nfrom email import message\nx = 1\nimport csv",
+            ["json", "email"],
+        ),
+        ("import json\nimport mine\nimport csv", ["json"]),
+        ("import json\nfrom . import mine\nimport csv", ["json"]),
+        ("import os\nos.environ['A'] = '1'\nimport json", ["os"]),
+        ("try:\n    import json\nexcept ImportError:\n    pass", []),
+    ],
+)
+def test_only_the_imports_with_which_a_program_begins_are_made(program: str, made: list[str], tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(program)
+    (tmp_path / "mine.py").write_text("")
+    found = [one for one in forks._imports(str(tmp_path / "t.py")) if not isinstance(one, ast.Expr)]
+    assert [one.module if isinstance(one, ast.ImportFrom) else one.names[0].name for one in found] == made  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder with the program, whose server is there by ``FORKS``."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.py").write_text(PROGRAM)
+    (tmp_path / "own.py").write_text(OWN)
+    with served(tmp_path, monkeypatch) as server:
+        yield tmp_path
+        server.sweep()
+    assert not (tmp_path / "forks").exists()
+
+
+@contextmanager
+def served(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forks]:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    server = Forks()
+    monkeypatch.setenv(FORKS, server.begin(orders(place), {}, place / "forks")[FORKS])
+    monkeypatch.setenv(TEMPORARY, process.temporary())
+    yield server
+    server.end()
+
+
+def orders(place: Path, *words: str) -> Orders:
+    payload = {"argv": [sys.executable, "t.py", *words]}
+    return Orders(module="", folder=str(place / "trial"), device="cpu", cap_bytes=GIB, accumulation=1, payload=payload, cache=str(place))
+
+
+def started(place: Path, *words: str, **env: str) -> tuple[subprocess.Popen[bytes] | Forked, Path]:
+    """The command as a trial starts it, and its output."""
+    mine = orders(place, *words)
+    (mine.scratch / "t").mkdir(parents=True, exist_ok=True)
+    log, around = place / "log", {**plainly.environment(mine, mine.scratch), **env}
+    around.pop("PYTEST_CURRENT_TEST", "")
+    with log.open("wb") as output:
+        return plainly.started(mine, mine.scratch, around, temporary=str(mine.scratch / "t"), log=output), log
+
+
+def test_a_forked_command_is_as_one_that_was_just_started(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words in (["--a", "1"], []):
+        child, log = started(place, *words)
+        assert isinstance(child, Forked) and child.wait(20) == child.poll() == 7
+        assert log.read_text() == f"{words} {place} None __main__  True\n"
+        assert (place / "trial/scratch/overlay/files" / str(place)[1:] / "written").exists() and not (place / "written").exists()
+    child, log = started(place, MARK="an import may depend on it")
+    assert isinstance(child, subprocess.Popen) and child.wait(20) == 7 and "an import may" in log.read_text()
+    assert "started anew: it differs in MARK" in capfd.readouterr().err
+
+
+def test_nothing_of_a_forked_command_outlives_who_asked_for_it_or_its_server(place: Path) -> None:
+    child, _ = started(place, "waits")
+    assert isinstance(child, Forked)
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.5)
+    child._connection.close()
+    process_is_gone(child.pid)
+    child, _ = started(place, "waits")
+    assert isinstance(child, Forked) and child.poll() is None
+    os.kill(int(os.environ[FORKS].rpartition(".")[2]), signal.SIGKILL)
+    assert child.wait(5) == -signal.SIGKILL
+    process_is_gone(child.pid)
+    assert isinstance(started(place)[0], subprocess.Popen), "the other way"
+
+
+def process_is_gone(pid: int) -> None:
+    until = time.monotonic() + 5
+    while os.path.exists(f"/proc/{pid}/exe"):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("import threads\nimport own", "threads (python"), ("import json\nimport threads.no", "ModuleNotFoundError")],
+)
+def test_a_command_whose_libraries_bear_no_fork_is_started_anew(
+    program: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = tmp_path / "site-packages" / "threads"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()")
+    monkeypatch.setenv("PYTHONPATH", str(library.parent))
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(program)
+    Path("own.py").write_text("")
+    with served(tmp_path, monkeypatch):
+        assert isinstance(started(tmp_path)[0], subprocess.Popen) and why in capfd.readouterr().err
