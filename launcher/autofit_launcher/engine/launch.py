@@ -705,7 +705,7 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         _end_ahead(launch)  # an earlier rung's
         launch.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
         tried = trial.run(replace(job, comes_to=functools.partial(_begin_ahead, launch, job, rung)), rung)
-        if tried.verdict.kind is Kind.CRASHED and launch.ahead is not None:  # of what both would have for themselves, perhaps
+        if tried.verdict.kind is Kind.CRASHED and launch.ahead is not None and launch.ahead.waits():  # of what both would have, perhaps
             _end_ahead(launch)
             tried = trial.run(job, rung)
         if job.adapter.general and not job.adapter.asked.unseen_step:

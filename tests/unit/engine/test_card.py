@@ -135,7 +135,9 @@ def test_a_trial_that_crashes_beside_a_run_begun_ahead_is_made_once_more_alone(
     card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, ended = make_job(tmp_path), list[str]()
-    monkeypatch.setattr(launch, "ahead", lambda *_, **__: SimpleNamespace(end=lambda: ended.append("of a port that both would have")))
+    monkeypatch.setattr(
+        launch, "ahead", lambda *_, **__: SimpleNamespace(end=lambda: ended.append("of a port that both would have"), waits=lambda: True)
+    )
 
     def run(job: Job, rung: Any, **_: Any) -> Trial:
         job.comes_to(1, "train")
