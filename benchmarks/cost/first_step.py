@@ -61,6 +61,8 @@ class Case:
     name: str
     words: Sequence[str]
     """``{root}``, ``{python}``, ``{bin}`` and ``{data}`` stand for places."""
+    peer: Sequence[str] = ()
+    """Words with which the trainer's own finder looks for a batch that fits, before its first step."""
     card: bool = False
     """It trains on a card, the whole of it; else on a CPU's budget."""
 
@@ -73,6 +75,7 @@ CASES = {
             name="trainer",
             words=("{python}", "{root}/examples/hf_trainer/train.py", "--output_dir", "out", "--per_device_train_batch_size", "128",
                    "--samples", "4096", "--report_to", "none"),
+            peer=("--auto_find_batch_size", "True"),
         ),
         Case(
             name="gpt on a card", card=True,
@@ -81,6 +84,7 @@ CASES = {
         Case(
             name="yolo",
             words=("{bin}/yolo", "detect", "train", "model=yolov8n.yaml", "data={data}", "imgsz=96", "batch=8", "epochs=20", "workers=0"),
+            peer=("batch=-1",),
         ),
     )
 }  # fmt: skip
@@ -162,15 +166,17 @@ def played(case: Case, pairs: int, place: Path) -> Row:
     data = write_yolo_dataset(place / "data", train=32) if case.name == "yolo" else ""
     words = [word.format(root=ROOT, python=python, bin=python.parent, data=data) for word in case.words]
     autofit = [str(python), "-P", "-m", "autofit_launcher", "run", f"device={'cuda' if case.card else 'cpu'}", "run.root=runs"]
-    taken: dict[str, list[dict[str, Any]]] = {"plain": [], "fits": [], "lower": []}
+    taken: dict[str, list[dict[str, Any]]] = {"plain": [], **({"peer": []} if case.peer else {}), "fits": [], "lower": []}
+    plainly = {"plain": words, "peer": [*words, *case.peer]}
     load, memory = os.getloadavg()[0], {"fits": "null" if case.card else str(LARGE), "lower": ""}
     to_first_step(words, place / "warm", run=False)
     for number in range(pairs):
         for way, rows in taken.items():
             there = place / f"{way}-{number}"
-            argv = words if way == "plain" else [*autofit, f"device.memory={memory[way]}", "--", *words]
-            began, marks = to_first_step(argv, there, run=way != "plain")
-            step = next(one["at"] for one in marks if one["what"] == "step" and one["run"] == (way != "plain")) - began
+            ours = way not in plainly
+            argv = [*autofit, f"device.memory={memory[way]}", "--", *words] if ours else plainly[way]
+            began, marks = to_first_step(argv, there, run=ours)
+            step = next(one["at"] for one in marks if one["what"] == "step" and one["run"] == ours) - began
             folder = next((one for one in there.glob("runs/*") if one.is_dir()), None)
             rows.append({"first_step": round(step, 2), **(parts(began, marks, folder) if folder is not None else {})})
             if way == "fits":
@@ -194,15 +200,16 @@ def _too_little(peak: int) -> int:
 
 def table(rows: Sequence[Row]) -> str:
     """One line for each case and budget."""
-    lines = ["| command | what is tried | first step, plain | autofit | times | launcher's start | trials | between | run's start |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
+    lines = ["| command | what is tried | plain | its own finder | autofit | times | launcher's start | trials | between | run's start |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         plain = row["seconds"]["plain"]["first_step"]
         for way in ("fits", "lower"):
             one = row["seconds"][way]
             tried = ", ".join(f"rung {trial['rung']}: {_of(trial['seconds'])}" for trial in one["each"])
             cells = [f"{one['first_step']:.1f} s", f"{one['first_step'] / plain:.1f}", *(f"{one[name]:.1f}" for name in PARTS)]
-            lines.append(f"| {row['case']} | {tried} | {plain:.1f} s | {' | '.join(cells)} |")
+            peer = f"{row['seconds']['peer']['first_step']:.1f} s" if "peer" in row["seconds"] else "-"
+            lines.append(f"| {row['case']} | {tried} | {plain:.1f} s | {peer} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

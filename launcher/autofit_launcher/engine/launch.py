@@ -503,6 +503,7 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
         tried = make_trial(Launch(job=job, screen=screen, fit_only=True), job.ladder.rungs[wanted])
         if (wrong := misread(job, tried)) is not None:
             screen.say(f"{wrong.words(job.adapter.asked.read_at)}. So its micro-batch isn't turned")
+    job.forks.end()
     job.folder.forget_cache()
     record = {"status": "done", **tried.record().written(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.record, record)

@@ -42,10 +42,6 @@ _CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """This variable has PyTorch ask the driver's library whether there is a card, and not begin CUDA for that, which no fork survives."""
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The server, in the trainer's interpreter
-
-
 def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
     """Makes the imports, then forks off a child for whoever asks at the socket ``place``. Returns in the children alone.
 
@@ -212,10 +208,6 @@ def _kill(child: int) -> None:
     for one in (*procfs.descendants(child), child):
         with contextlib.suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Who asks, in the process of a trial
 
 
 class Forked:
