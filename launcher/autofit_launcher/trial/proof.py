@@ -25,7 +25,7 @@ from autofit_launcher.ladder import same_training
 from autofit_launcher.ladder.rungs import MICRO_BATCH, Rung, Value
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.twins import LATER, SHOW_NOTHING, Finding, FindingKind, Twin, compare, with_one_row
-from autofit_launcher.machine import host, process
+from autofit_launcher.machine import process
 from autofit_launcher.machine.devices import allocator_environment, orders_of
 from autofit_launcher.trial.job import Job
 
@@ -237,8 +237,7 @@ class _Proving:
                     "against": str(place / NAMES[0] / "records") if twins else "", **told,
                 },
             })  # fmt: skip
-        free = host.memory()[1] if self._rung.world_size == 1 else 0  # ranks of two twins would meet at one port
-        payload = {"twins": twins, "limit_s": (self._until - time.monotonic()) / 2, "free": free}
+        payload = {"twins": twins, "limit_s": (self._until - time.monotonic()) / 2}
         return Orders(
             module=MODULE, folder=str(place), device=budget.kind, may_spill=budget.may_spill, **orders_of(budget),
             accumulation=self._rung.accumulation, payload=payload,

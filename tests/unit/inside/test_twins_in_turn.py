@@ -1,4 +1,4 @@
-"""Twins of a pair begin one beside the other, and are at the device one after the other."""
+"""Twins of a pair run one after the other; a process that was begun ahead waits for its turn."""
 
 from __future__ import annotations
 
@@ -20,46 +20,39 @@ from autofit_launcher.inside.same.rest import Rest
 from autofit_launcher.inside.same.rows import Rows, TwinOrders
 from autofit_launcher.inside.same.twin import Updates
 
-NAMES = ("first", "other")
 TWIN = """
-import json, os, pathlib, socket, sys, time
-name, told, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-turn = pathlib.Path(json.load(open(os.environ["AUTOFIT_PROBE"]))["turn"])
+import os, socket, sys, time
+name, told, status = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 def tell(what):  # writes are redirected
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(f"{name} {what}".encode(), ("127.0.0.1", told))
-tell("begins")
-if port:
-    own = socket.create_server(("127.0.0.1", port))
-turn.with_name("turn.came").touch()
-while not turn.exists():
-    time.sleep(0.01)
 tell("trains")
-time.sleep(1.5)
+time.sleep(0.5 if status < 2 else 60)
 tell("ends")
+os._exit(status)
 """
 
 
-@pytest.mark.parametrize(("free", "port"), [(64 * GIB, False), (0, False), (64 * GIB, True)], ids=["beside", "no room", "a port of both"])
-def test_the_next_waits_for_its_turn_and_one_is_run_again_where_the_two_meet(
-    free: int, port: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("status", [0, 1, 2], ids=["done", "fails", "takes too long"])
+def test_the_second_twin_is_run_when_the_first_has_come_to_its_end(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("twin.py").write_text(TWIN)
     told = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     told.bind(("127.0.0.1", 0))
     told.settimeout(5)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        words = (str(told.getsockname()[1]), str(server.getsockname()[1] if port else 0))
     shape = {"samples": 4, "accumulation": 1, "whole_batch": 4}
-    twins = [{"name": name, "argv": [sys.executable, "twin.py", name, *words], "env": {}, "files": {}, "told": shape} for name in NAMES]
-    payload = {"twins": twins, "limit_s": 60.0, "free": free}
-    orders = Orders(module="", folder=str(tmp_path / "proof"), device="cpu", cap_bytes=GIB, accumulation=1, payload=payload)
+    words = {"first": str(status), "other": "0"}
+    twins = [
+        {"name": name, "argv": [sys.executable, "twin.py", name, str(told.getsockname()[1]), word], "env": {}, "files": {}, "told": shape}
+        for name, word in words.items()
+    ]
+    orders = Orders(
+        module="", folder=str(tmp_path / "proof"), device="cpu", cap_bytes=GIB, accumulation=1, payload={"twins": twins, "limit_s": 10.0}
+    )
     orders.scratch.mkdir(parents=True)
     run.run(orders, Recorder(orders))
     heard = list(iter(lambda: told.recv(99).decode(), "other ends"))
-    assert [one for one in heard if "begins" not in one] == ["first trains", "first ends", "other trains"]
-    last = len(heard) - heard[::-1].index("other begins") - 1
-    assert (last < heard.index("first ends")) is (bool(free) and not port) and (heard.count("other begins") > 1) is port
+    assert heard == ["first trains", *(["first ends"] if status < 2 else []), "other trains"]
+    assert [one.parent.name for one in Path("proof").glob("*/failed")] == (["first"] if status == 1 else [])
     assert not list(Path("proof").glob("*/overlay")) and json.loads(orders.report_path.read_text())["phase"] == "done"
 
 

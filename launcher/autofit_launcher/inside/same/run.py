@@ -12,13 +12,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from autofit_launcher.common import procfs
-from autofit_launcher.common.orders import FAILED, TEMPORARY, TURN, Orders
+from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.forks import Forked
@@ -32,49 +31,10 @@ TF32, which convolutions on a card have unasked (emulated, its rounding is 7e-5 
 no windows."""
 
 
-LOOK_S = 0.05
-
-
-class _Begun(NamedTuple):
-    """A twin under way."""
-
-    child: subprocess.Popen[bytes] | Forked
-    place: Path
-    temporary: str
-
-    @property
-    def turn(self) -> Path:
-        return self.place / TURN
-
-
 def run(orders: Orders, recorder: Recorder) -> None:
-    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``. As long as host memory has room
-    for both (``free`` bytes), the next is begun beside one, and waits for its turn at the device. If one fails that wasn't alone (of a
-    port that both would have), it is run again, and so is each by itself from then on."""
-    left, ahead, free = list(orders.payload["twins"]), None, orders.payload["free"]
-    while left:
-        this, alone, ahead = ahead or _begun(orders, left[0]), ahead is None, None
-        until = time.monotonic() + orders.payload["limit_s"]
-        this.turn.touch()
-        while this.child.poll() is None and time.monotonic() < until:
-            room = procfs.leaves_room(this.child.pid, free=free)
-            if ahead is None and len(left) > 1 and room:
-                ahead, alone = _begun(orders, left[1]), False
-            elif ahead is not None and not room:
-                _end(ahead)
-                ahead = None
-            time.sleep(LOOK_S)
-        failed = bool(this.child.poll())
-        if failed and alone:
-            (this.place / FAILED).touch()
-        if failed and not alone:
-            free = 0
-            if ahead is not None:
-                _end(ahead)
-                ahead = None
-        else:
-            left = left[1:]
-        _end(this)
+    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``, for ``limit_s`` at most."""
+    for twin in orders.payload["twins"]:
+        _run(orders, twin)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
@@ -84,27 +44,29 @@ def environment(orders: Orders, twin: dict[str, Any], place: Path) -> dict[str, 
     return {**env, **separate(env, place / CACHES, launch=Path(orders.cache or orders.scratch))}
 
 
-def _begun(orders: Orders, twin: dict[str, Any]) -> _Begun:
-    """Begins a twin. Its folder shows what became of it."""
+def _run(orders: Orders, twin: dict[str, Any]) -> None:
+    """Runs a twin; its folder shows what became of it."""
     temporary, place = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None), Path(orders.folder) / twin["name"]
-    shutil.rmtree(place / "records", ignore_errors=True)
     (place / "records").mkdir(parents=True)
     for path, text in twin["files"].items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
     own, env = replace(orders, payload={"argv": twin["argv"]}), environment(orders, twin, place)
     with (place / "log").open("wb") as log:
-        told = {"budget_only": True, "same": twin["told"], "turn": str(place / TURN)}
-        return _Begun(started(own, place, env, temporary=temporary, log=log, **told), place, temporary)
+        child = started(own, place, env, temporary=temporary, log=log, budget_only=True, same=twin["told"])
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if child.wait(timeout=orders.payload["limit_s"]):
+            (place / FAILED).touch()
+    _end(child)
+    for leaves in (place / OVERLAY, place / CACHES, temporary):
+        shutil.rmtree(leaves, ignore_errors=True)
 
 
-def _end(one: _Begun) -> None:
-    """Ends a twin, so that nothing of it is left save its records and its log. Ranks have sessions of their own."""
-    for pid in procfs.descendants(one.child.pid):
+def _end(child: subprocess.Popen[bytes] | Forked) -> None:
+    """Ends a twin and what it has started; ranks have sessions of their own."""
+    for pid in procfs.descendants(child.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(one.child.pid, signal.SIGKILL)
-    one.child.wait()
-    for leaves in (one.place / OVERLAY, one.place / CACHES, Path(one.temporary)):
-        shutil.rmtree(leaves, ignore_errors=True)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
