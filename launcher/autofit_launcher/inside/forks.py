@@ -37,6 +37,7 @@ _OWN = {
 """Variables that each process has for itself: nothing of an installed library's import depends on them, but where it writes."""
 _FORKED_WELL = {"jemalloc_bg_thd"}
 """Names of threads whose library has a child do without (Arrow's jemalloc, by its own ``pthread_atfork``)."""
+_INSTALLED = {"site-packages", "dist-packages"}
 _REFUSED, PATH = ".refused", "PYTHONPATH"
 _CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """This variable has PyTorch ask the driver's library whether there is a card, and not begin CUDA for that, which no fork survives."""
@@ -93,7 +94,9 @@ def _is_installed(name: str) -> bool:
     spec = importlib.util.find_spec(name.partition(".")[0])
     origin = spec.origin if spec is not None else None
     library = os.path.dirname(os.__file__) + os.sep
-    return origin in ("built-in", "frozen") or (origin is not None and ("-packages" in origin or origin.startswith(library)))
+    return origin in ("built-in", "frozen") or (
+        origin is not None and (bool(_INSTALLED & {*origin.split(os.sep)}) or origin.startswith(library))
+    )
 
 
 def _unsafe() -> str:
@@ -182,6 +185,8 @@ class _Server:
         os.chdir(asked["cwd"])
         at = 0 if getattr(sys.flags, "safe_path", False) else 1  # behind the program's folder
         sys.path[at:at] = self._preloads(asked["env"])
+        if (tempfile := sys.modules.get("tempfile")) is not None and tempfile.tempdir == os.environ.get("TMPDIR"):
+            tempfile.tempdir = None  # an import has asked for it
         os.environ.clear()
         os.environ.update(asked["env"])
         words, before = asked["argv"][len(self._head) :], len(sys.argv) - 1

@@ -44,14 +44,20 @@ OWN = "import sys; here = 'statistics' in sys.modules"
             ["json", "email"],
         ),
         ("import json\nimport mine\nimport csv", ["json"]),
+        ("import json\nimport beside\nimport csv", ["json"]),
         ("import json\nfrom . import mine\nimport csv", ["json"]),
         ("import os\nos.environ['A'] = '1'\nimport json", ["os"]),
         ("try:\n    import json\nexcept ImportError:\n    pass", []),
     ],
 )
-def test_only_the_imports_with_which_a_program_begins_are_made(program: str, made: list[str], tmp_path: Path) -> None:
+def test_only_the_imports_with_which_a_program_begins_are_made(
+    program: str, made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "t.py").write_text(program)
     (tmp_path / "mine.py").write_text("")
+    (tmp_path / "our-packages").mkdir()
+    (tmp_path / "our-packages" / "beside.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path / "our-packages")
     found = [one for one in forks._imports(str(tmp_path / "t.py")) if not isinstance(one, ast.Expr)]
     assert [one.module if isinstance(one, ast.ImportFrom) else one.names[0].name for one in found] == made  # type: ignore[attr-defined]
 
@@ -142,3 +148,15 @@ def test_a_command_whose_libraries_bear_no_fork_is_started_anew(
     Path("own.py").write_text("")
     with served(tmp_path, monkeypatch):
         assert isinstance(started(tmp_path)[0], subprocess.Popen) and why in capfd.readouterr().err
+
+
+def test_where_a_forked_command_puts_its_temporary_files_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "asks.py").write_text("import tempfile\nthere = tempfile.gettempdir()")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("import asks\nprint(asks.there, asks.tempfile.gettempdir())")
+    with served(tmp_path, monkeypatch):
+        child, log = started(tmp_path)
+        assert isinstance(child, Forked) and child.wait(20) == 0
+    assert log.read_text().split() == [str(tmp_path / "forks"), str(tmp_path / "trial/scratch/t")]
