@@ -50,17 +50,17 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
     comes after theirs.
     """
     Path(f"{place}{CAME}").touch()
-    environ, os.environ[_CHECK] = dict(os.environ), "1"
+    environ, os.environ[_CHECK], refused = dict(os.environ), "1", ""
     try:
         if place.rpartition(".")[2] != str(os.getpid()):
             raise RuntimeError("the command starts another program")
         for statement in _imports(sys.argv[0]):
             exec(compile(ast.Module([statement], []), sys.argv[0], "exec"), {"__name__": __name__})
-            if any(base in sys.modules for base in bases):
+            if (refused := _unsafe()) or any(base in sys.modules for base in bases):
                 break
-        if "torch" in sys.modules:
+        if "torch" in sys.modules and not refused:
             importlib.import_module("torch._dynamo")  # as every optimizer does
-        refused = _unsafe()
+            refused = _unsafe()
     except BaseException as error:
         refused = f"{type(error).__name__}: {error}"
     if refused:
@@ -92,11 +92,9 @@ def _imports(program: str) -> Iterator[ast.stmt]:
 
 def _is_installed(name: str) -> bool:
     spec = importlib.util.find_spec(name.partition(".")[0])
-    origin = spec.origin if spec is not None else None
+    origin = (spec.origin if spec is not None else None) or ""
     library = os.path.dirname(os.__file__) + os.sep
-    return origin in ("built-in", "frozen") or (
-        origin is not None and (bool(_INSTALLED & {*origin.split(os.sep)}) or origin.startswith(library))
-    )
+    return origin in ("built-in", "frozen") or origin.startswith(library) or not _INSTALLED.isdisjoint(origin.split(os.sep))
 
 
 def _unsafe() -> str:
@@ -185,8 +183,8 @@ class _Server:
         os.chdir(asked["cwd"])
         at = 0 if getattr(sys.flags, "safe_path", False) else 1  # behind the program's folder
         sys.path[at:at] = self._preloads(asked["env"])
-        if (tempfile := sys.modules.get("tempfile")) is not None and tempfile.tempdir == os.environ.get("TMPDIR"):
-            tempfile.tempdir = None  # an import has asked for it
+        if (chosen := vars(sys.modules.get("tempfile", object))).get("tempdir") == os.environ.get("TMPDIR"):
+            chosen["tempdir"] = None  # an import has asked for it
         os.environ.clear()
         os.environ.update(asked["env"])
         words, before = asked["argv"][len(self._head) :], len(sys.argv) - 1

@@ -134,7 +134,11 @@ def process_is_gone(pid: int) -> None:
 
 @pytest.mark.parametrize(
     ("program", "why"),
-    [("import threads\nimport own", "threads (python"), ("import json\nimport threads.no", "ModuleNotFoundError")],
+    [
+        ("import threads\nimport own", "threads (python"),
+        ("import threads\nimport json.no", "threads (python"),
+        ("import json\nimport threads.no", "ModuleNotFoundError"),
+    ],
 )
 def test_a_command_whose_libraries_bear_no_fork_is_started_anew(
     program: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
