@@ -42,9 +42,10 @@ def ran(place: Path, *words: str, asked: Kind = Kind.OUT_OF_MEMORY, **lengths: i
     ]  # fmt: skip
     chosen = next(one for one in trials if one.verdict.fits)
     screen = Display(Console(file=(place / "screen").open("w"), width=200))
-    fit = Launch(job=job, screen=screen, trials=trials, chosen=chosen, command=launch.native_command(job, chosen.rung))
+    command = launch.native_command(job, chosen.rung)
     with (place / "out").open("wb") as out:
-        engine.see_through(fit, show=(out, out))
+        fit = Launch(job=job, screen=screen, trials=trials, chosen=chosen, command=command, show=(out, out))
+        engine.see_through(fit)
     fit.told().finished(fit)
     return fit, (place / "screen").read_text(encoding="utf-8")
 

@@ -121,7 +121,7 @@ def launch(draft: Draft, terminal: Terminal, *, fit_only: bool = False, folder: 
 
 def _told(result: Launch, display: Display) -> Answer:
     """The answer, with the command of a launch that only looked for it."""
-    if result.fit_only and result.command is not None:
+    if result.show is None and result.command is not None:
         display.launched(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())
 

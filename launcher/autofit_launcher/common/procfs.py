@@ -89,21 +89,18 @@ def name_thread(name: str) -> None:
 
 def work_seconds(pid: int) -> float:
     """Processor seconds that a process and all below it have taken so far, with children they have waited for (proc_pid_stat(5))."""
-    return sum(_taken_seconds(f"/proc/{one}/stat", 15) for one in (pid, *descendants(pid)))
+    return sum(_taken_seconds(f"/proc/{one}/stat", 15) for one in family(pid))
 
 
 def watching_seconds(pid: int) -> float:
     """Seconds of that which autofit's own threads have taken. Asks each thread for its name: for trials, not for each second of a run."""
-    return sum(_watching_seconds(one) for one in (pid, *descendants(pid)))
-
-
-def _watching_seconds(pid: int) -> float:
     seconds = 0.0
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            place = f"/proc/{pid}/task/{thread}"
-            with contextlib.suppress(OSError), open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
-                seconds += _taken_seconds(f"{place}/stat", 13) if comm.read().startswith(WATCHES) else 0.0
+    for one in family(pid):
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{one}/task"):
+                place = f"/proc/{one}/task/{thread}"
+                with contextlib.suppress(OSError), open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
+                    seconds += _taken_seconds(f"{place}/stat", 13) if comm.read().startswith(WATCHES) else 0.0
     return seconds
 
 
@@ -119,12 +116,6 @@ def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:
     return found
 
 
-def resident_bytes(pid: int | str = "self") -> int:
-    """Bytes that a process has in memory, shared pages included. Raises OSError where it has ended."""
-    with open(f"/proc/{pid}/statm", "rb") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def family(pid: int) -> list[int]:
     """Finds a process and all living ones below it."""
     return [pid, *descendants(pid)]
@@ -132,11 +123,11 @@ def family(pid: int) -> list[int]:
 
 def leaves_room(pid: int, *, free: int) -> bool:
     """Tells whether host memory, of which so many bytes were ``free``, has room for another process like this one and all below it, as both
-    grow. What has ended meanwhile takes none."""
+    grow, shared pages included. What has ended meanwhile takes none."""
     taken = 0
     for one in family(pid):
-        with contextlib.suppress(OSError, IndexError):
-            taken += resident_bytes(one)
+        with contextlib.suppress(OSError, IndexError), open(f"/proc/{one}/statm", "rb") as statm:
+            taken += int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 3 * taken < free
 
 

@@ -16,9 +16,9 @@ _BY_LOWER = {unit.lower(): unit for unit in UNITS}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def format_number(value: float, *, digits: int = 4) -> str:
-    """A number for people: never with an exponent, whole where it is whole or has more digits before the point than are asked for."""
-    return f"{value:.0f}" if value == round(value) or abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+def format_number(value: float) -> str:
+    """A number for people: four digits and never an exponent; whole where it is whole or has four digits before the point."""
+    return f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
 
 
 def parse_size(text: str | int) -> int:

@@ -6,7 +6,7 @@ import functools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ from autofit_launcher.history.records import (
     Status,
 )
 from autofit_launcher.ladder import same_training, search
-from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Rung
 from autofit_launcher.ladder.same_training import COUNTED, GIVEN_UP, PROVEN, SameTraining, as_asked, unproven, with_steps
 from autofit_launcher.ladder.search import Tried, estimates
 from autofit_launcher.ladder.verdict import Kind, Verdict
@@ -131,8 +131,6 @@ class Launch:
     trials: list[Trial] = field(default_factory=list)
     chosen: Trial | None = None
     command: Command | None = None
-    fit_only: bool = False
-    """True: only trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
     same: SameTraining | None = None
     """The certificate of the chosen rung; of the last one that was looked at where none is chosen. None before that."""
     sames: dict[int, SameTraining] = field(default_factory=dict)
@@ -169,7 +167,8 @@ class Launch:
 
     screen: Screen = QUIET
     show: tuple[Shows, Shows] | None = None
-    """The streams that show the full run's output; None: no full run was asked for."""
+    """The streams that show the full run's output; None: only trials were asked for (``autofit fit``, ``run --fit-only``), and no full run
+    is ever launched, not on ``resume`` either."""
     ahead: run.Ahead | None = None
     """The full run of a rung that is being tried or proven, begun ahead; it waits."""
 
@@ -243,7 +242,7 @@ class Launch:
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
         rung, job, chosen, rungs = self.rung, self.job, self.chosen, self.job.ladder.rungs
-        between = self.status is Status.DONE and not (self.fit_only or self.attempts)  # its trials and its full run: it isn't done
+        between = self.status is Status.DONE and not (self.show is None or self.attempts)  # its trials and its full run: it isn't done
         same = RunCertificate(**{**asdict(self.same), "refused": self.refused}) if self.same else None
         known = {
             "waits_for": self.waits_for, "run": self.outcome, "memory": self.memory,
@@ -254,7 +253,7 @@ class Launch:
             "results": plain(self.results) if self.outcome is not None else None,
         }  # fmt: skip
         return Record(
-            format=FORMAT, status=(Status.TRYING if between else self.status).value, fit_only=self.fit_only, recipe=job.recipe.name,
+            format=FORMAT, status=(Status.TRYING if between else self.status).value, fit_only=self.show is None, recipe=job.recipe.name,
             began=self.began, **(rung.told if rung else NO_RUNG), effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             given_up={name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None,
@@ -321,9 +320,9 @@ OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
 def begin(job: Job, screen: Screen = QUIET, *, show: tuple[Shows, Shows] | None = None) -> Launch:
     """Finds the rung that fits, then runs the full training there, over several attempts if need be. ``show``: where its output is shown;
     None: there is no full run."""
-    launch = Launch(job=job, screen=screen, fit_only=show is None, show=show)
-    with job.turn, owner.owning(job.folder.path), recorded(launch):
-        _carried_out(launch)
+    launch = Launch(job=job, screen=screen, show=show)
+    with job.turn, owner.owning(job.folder.path):
+        _carry_out(launch)
     return launch
 
 
@@ -332,30 +331,23 @@ def go_on(begun: Resumable, screen: Screen = QUIET, *, show: tuple[Shows, Shows]
     os.chdir(begun.record.cwd)
     with owner.owning(begun.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
-            launch = _as_it_was(begun, screen, until_the_end)
+            launch = _as_it_was(begun, screen, until_the_end, show=None if begun.record.fit_only else show)
         tell_launched(begun.folder.path)
         launch.reuse = reuse.again(launch.job, begun.record.kept, relies=launch.chosen is not None)
         if newer := ", ".join(launch.job.adapter.edited(since=begun.folder.launched())):
             screen.say(f"edited since the launch: {newer}. What runs is that, at the launch's rung")
-        launch.show = None if launch.fit_only else show
-        with recorded(launch):
-            _carried_out(launch)
+        _carry_out(launch)
     return launch
 
 
-def _carried_out(launch: Launch) -> None:
-    if launch.chosen is None:
-        walk(launch)
-    if launch.chosen is not None and launch.show is not None:
-        see_through(launch, show=launch.show)
-
-
-@contextmanager
-def recorded(launch: Launch) -> Iterator[None]:
-    """Keeps the record up to date while open, and writes the end into it, whatever ends the launch. A full disk ends nothing."""
+def _carry_out(launch: Launch) -> None:
+    """Carries the launch out and keeps its record up to date; writes the end into it, whatever ends the launch."""
     launch.write()
     try:
-        yield
+        if launch.chosen is None:
+            walk(launch)
+        if launch.chosen is not None and launch.show is not None:
+            see_through(launch)
     except (KeyboardInterrupt, Interrupted) as stopped:
         launch.status = Status.INTERRUPTED
         signalled = stopped if isinstance(stopped, Interrupted) else Interrupted("SIGINT")
@@ -500,7 +492,7 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
     job = prepare(draft, screen.say)
     screen.planned(job)
     with job.turn, owner.owning(job.folder.path):
-        tried = make_trial(Launch(job=job, screen=screen, fit_only=True), job.ladder.rungs[wanted])
+        tried = make_trial(Launch(job=job, screen=screen), job.ladder.rungs[wanted])
         if (wrong := misread(job, tried)) is not None:
             screen.say(f"{wrong.words(job.adapter.asked.read_at)}. So its micro-batch isn't turned")
     job.forks.end()
@@ -522,7 +514,7 @@ def as_tried_in(budget: Budget, record: Record) -> Budget:
     return replace(budget, **{name: getattr(had, name) for name in ("budget_bytes", "cap_bytes", "ceiling_bytes")})
 
 
-def _as_it_was(begun: Resumable, screen: Screen, until_the_end: ExitStack) -> Launch:
+def _as_it_was(begun: Resumable, screen: Screen, until_the_end: ExitStack, *, show: tuple[Shows, Shows] | None) -> Launch:
     """The launch as its folder has it; changes nothing. Raises BadInput if it can't be resumed here and now."""
     recipe, record = begun.recipe, begun.record
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
@@ -541,8 +533,7 @@ def _as_it_was(begun: Resumable, screen: Screen, until_the_end: ExitStack) -> La
     if not any(word.startswith("device.") for word in begun.draft.provenance.overrides):  # else a person says what it is to have
         budget = as_tried_in(budget, record)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=begun.folder, turn=turn, say=screen.say)
-    launch = Launch(job=job, screen=screen, trials=trials, sames=sames, attempts=made, forgiven=len(made))
-    launch.fit_only = bool(record.fit_only)
+    launch = Launch(job=job, screen=screen, show=show, trials=trials, sames=sames, attempts=made, forgiven=len(made))
     launch.began, launch.ladder, launch.trial_seconds = record.began or launch.began, record.ladder, record.trial_seconds
     if record.misread is not None and record.misread.believed:
         launch.misread = Misread(read=record.misread.read, ran=record.misread.ran, believed=True)
@@ -567,7 +558,12 @@ class RungSearch:
 
     def __init__(self, launch: Launch) -> None:
         self._launch, self._job = launch, launch.job
-        self._history = [*_disproved(launch), *(as_tried(one, self._job.budget.cap_bytes) for one in launch.trials)]
+        rungs = self._job.ladder.rungs  # a full run of this same launch that ran out of memory at one counts, whatever its trial said
+        disproved = [(rungs[one.rung_index], one.why) for one in launch.reuse.failures if one.rung_index < len(rungs)]
+        self._history = [
+            *(Tried(rung=rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=why)) for rung, why in disproved),
+            *(as_tried(one, self._job.budget.cap_bytes) for one in launch.trials),
+        ]
         self.misread: Misread | None = None
         self.unturned = ""
         """The reason, if the trial of rung 0 disproves what was read of the command, or its micro-batch can't be turned as planned."""
@@ -587,7 +583,14 @@ class RungSearch:
         return move, self._job
 
     def _rule_out(self, why: str) -> None:
-        self._history = [_ruled_out(one, self._job.ladder, why) for one in self._history]
+        """Takes each rung that fits but isn't the asked training for a failure that rules out all with more accumulation than asked."""
+        for at, one in enumerate(self._history):
+            if self._fits_accumulating(one):
+                self._history[at] = replace(one, verdict=replace(one.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
+
+    def _fits_accumulating(self, tried: Tried) -> bool:
+        """Tells whether a rung fits that accumulates more than asked."""
+        return tried.verdict.fits and proof.needed(self._job, tried.rung)
 
     def _fits_with_its_cure(self, found: Proof, rung: Rung) -> bool:
         """Tries the rung again with what makes it the asked training, which may need more memory.
@@ -598,7 +601,7 @@ class RungSearch:
         tried = _with_its_cure(self._launch, rung, found.job)
         if tried.verdict.kind in OF_MEMORY:
             self._job = found.job
-            self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
+            self._history = [one for one in self._history if not self._fits_accumulating(one)]
             self._history.append(as_tried(tried, self._job.budget.cap_bytes))
         elif not tried.verdict.fits:
             self._rule_out(self._launch.refused)
@@ -640,28 +643,6 @@ def _with_its_cure(launch: Launch, rung: Rung, job: Job) -> Trial:
     if not tried.verdict.fits and tried.verdict.kind not in OF_MEMORY:
         launch.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
     return tried
-
-
-def _fits_accumulating(tried: search.Tried, ladder: Ladder) -> bool:
-    """Tells whether a rung fits that accumulates more than asked."""
-    return tried.verdict.fits and tried.rung.accumulation > ladder.asked.accumulation
-
-
-def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
-    """A rung that fits but isn't the asked training, as a failure that rules out every rung with more accumulation than asked."""
-    if not _fits_accumulating(tried, ladder):
-        return tried
-    return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
-
-
-def _disproved(launch: Launch) -> list[search.Tried]:
-    """Rungs at which a full run of this same launch ran out of memory. They count as failed, whatever their trials said."""
-    rungs = launch.job.ladder.rungs
-    return [
-        search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
-        for one in launch.reuse.failures
-        if one.rung_index < len(rungs)
-    ]
 
 
 def _prove(launch: Launch, rung: Rung, job: Job) -> Proof:
@@ -710,8 +691,7 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
             _end_ahead(launch)
             tried = trial.run(job, rung)
         if job.adapter.general and not job.adapter.asked.unseen_step:
-            asked = next((one for one in reversed(made) if one.rung.index == 0), None)
-            tried = rung_zero.held_against(tried, asked, job.ladder)
+            tried = rung_zero.held_against(tried, launch.trial_of(0), job.ladder)
         made.append(tried)
         launch.trying = None
         launch.told().trial_ended(tried)
@@ -775,7 +755,7 @@ _Start = tuple[Command, Rung, MoveRecord]
 """The command and rung that an attempt starts with, and the move that led to them; for the first attempt an empty move."""
 
 
-def see_through(launch: Launch, *, show: tuple[Shows, Shows]) -> None:
+def see_through(launch: Launch) -> None:
     """Launches the chosen rung; after a failure launches again as ``recovery`` decides, until the run is done or nothing helps.
 
     If ``launch`` already has attempts, the run is resumed.
@@ -785,7 +765,7 @@ def see_through(launch: Launch, *, show: tuple[Shows, Shows]) -> None:
     while begin is not None:
         if not _card_is_free(launch):
             return
-        outcome = _attempt(launch, begin, show=show)
+        outcome = _attempt(launch, begin)
         if outcome.done:
             another = any(one.startswith(ANOTHER_TRAINING) for attempt in launch.attempts for one in attempt.remarks)
             launch.status = Status.OTHER_TRAINING if another else Status.DONE
@@ -797,9 +777,9 @@ def see_through(launch: Launch, *, show: tuple[Shows, Shows]) -> None:
     launch.status = Status.DIVERGED if launch.attempts[-1].ended == Ended.DIVERGED else Status.FAILED
 
 
-def _attempt(launch: Launch, begin: _Start, *, show: tuple[Shows, Shows]) -> RunRecord:
+def _attempt(launch: Launch, begin: _Start) -> RunRecord:
     """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
-    assert launch.chosen is not None
+    assert launch.chosen is not None and launch.show is not None
     command, rung, move = begin
     job, chosen, files = launch.job, launch.chosen, launch.job.folder.attempt(len(launch.attempts) + 1)
     attempt = AttemptRecord.whole(
@@ -814,7 +794,7 @@ def _attempt(launch: Launch, begin: _Start, *, show: tuple[Shows, Shows]) -> Run
         launch.ahead, child = None, ahead.begins(job.budget)
     else:
         _end_ahead(launch)
-        child = run.start(job, command, files, show=show)
+        child = run.start(job, command, files, show=launch.show)
     try:
         heard = replace(job, say=launch.deviated)
         outcome = run.follow(heard, child, attempt, base_bytes=chosen.report.base_bytes, due=launch.due())
@@ -935,21 +915,17 @@ def _is_ruled_out(launch: Launch, move: MoveRecord) -> bool:
 
 
 def _needs_a_trial(launch: Launch, move: MoveRecord) -> bool:
-    """Tells whether the rung gets a trial before it is launched: it may need more than the failed one, or its trial is cheap."""
+    """Tells whether the rung gets a trial before it is launched: it may need more than the failed one, or its trial is cheap.
+
+    Trials before a cure was known don't count: they didn't have it, and can have needed less."""
     assert launch.chosen is not None
-    last = launch.attempts[-1]
-    tried = {one.rung.index for one in _as_it_is_launched(launch) if one.verdict.kind is not Kind.CARD_TAKEN}
+    last, trials = launch.attempts[-1], launch.trials
+    if launch.same is not None and launch.same.cure:
+        trials = trials[next((at for at, one in enumerate(trials) if one is launch.chosen), 0) :]
+    tried = {one.rung.index for one in trials if one.verdict.kind is not Kind.CARD_TAKEN}
     if move.rung_index in (last.rung_index, *tried):
         return False
     return move.unproven or launch.chosen.seconds * WORTH_A_TRIAL < last.seconds
-
-
-def _as_it_is_launched(launch: Launch) -> Sequence[Trial]:
-    """The trials that tell of what is launched: those before a cure was known didn't have it, and can have needed less."""
-    if launch.same is None or not launch.same.cure:
-        return launch.trials
-    cured_since = next((at for at, one in enumerate(launch.trials) if one is launch.chosen), 0)
-    return launch.trials[cured_since:]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

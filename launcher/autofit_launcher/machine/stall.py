@@ -23,18 +23,15 @@ class Silence:
     def look(self, now: float, *, grew: bool, busy_s: float) -> bool:
         """Tells whether it stands still: silent for too long, and nothing is being computed.
 
-        ``grew``: its output has grown since the last look; ``busy_s``: processor seconds that all its processes have taken so far.
+        ``grew``: its output has grown since the last look; ``busy_s``: processor seconds that all its processes have taken so far. One that
+        is gone takes its seconds with it, not its work.
         """
-        self._worked(now, busy_s)
-        if grew:
-            self._since = now
-        since, before = self._looks[0]
-        return now - self._since > self._least_s and self._worked_s - before < IDLE * (now - since)
-
-    def _worked(self, now: float, busy_s: float) -> None:
-        """Notes the work done by now; keeps looks of ``least_s``. A process that is gone takes its seconds with it, not its work."""
         self._worked_s += max(0.0, busy_s - self._busy_s)
         self._busy_s = busy_s
         self._looks.append((now, self._worked_s))
         while self._looks[1][0] <= now - self._least_s:
             self._looks.popleft()
+        if grew:
+            self._since = now
+        since, before = self._looks[0]
+        return now - self._since > self._least_s and self._worked_s - before < IDLE * (now - since)

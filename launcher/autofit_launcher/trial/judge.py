@@ -9,13 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autofit_launcher.common.files import maybe_full
-from autofit_launcher.common.memory_failures import (
-    NEAR_LIMIT,
-    MemoryFailure,
-    Source,
-    maybe_memory,
-    memory_failure,
-)
+from autofit_launcher.common.memory_failures import NEAR_LIMIT, MemoryFailure, Source, maybe_memory, memory_failure
 from autofit_launcher.common.report import HELD_AHEAD, HOST_BESIDE, HOST_GROWTH, NOT_EXACT, OVER_CAP, Phase, TrialReport
 from autofit_launcher.common.sizes import MIB, format_size
 from autofit_launcher.history.records import RoomRecord
@@ -75,11 +69,8 @@ class _Seen:
 
 
 def _verdict(seen: _Seen, kind: Kind, why: str, **more: Any) -> Verdict:
-    return Verdict(kind=kind, phase=more.pop("phase", seen.report.phase), why=why, peak_bytes=_peak(seen), **more)
-
-
-def _peak(seen: _Seen) -> int:
-    return max(seen.report.peak_bytes, _whole_validation(seen))
+    peak = max(seen.report.peak_bytes, _whole_validation(seen))
+    return Verdict(kind=kind, phase=more.pop("phase", seen.report.phase), why=why, peak_bytes=peak, **more)
 
 
 PAGE_BYTES = 20 * MIB
@@ -115,7 +106,10 @@ def _refused(seen: _Seen) -> Verdict | None:
         return None
     if seen.on_card and failed.source == "host":
         failed = replace(failed, source="host_memory")
-    why = _out_of_memory_words(failed, seen.report.phase)
+    asked = f", asking for {failed.asked_bytes / 2**20:.0f} MiB" if failed.asked_bytes else ""
+    what = "too many open files" if failed.source == "files" else "out of memory"
+    cure = f" ({_CURES[failed.source]} cure this, not a smaller batch)" if failed.source in _CURES else ""
+    why = f"{what} in phase {seen.report.phase}{asked} ({failed.source}){cure}"
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=failed.source, asked_bytes=failed.asked_bytes, evidence=failed.line)
 
 
@@ -292,13 +286,6 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
     return None
 
 
-def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
-    asked = f", asking for {failed.asked_bytes / 2**20:.0f} MiB" if failed.asked_bytes else ""
-    what = "too many open files" if failed.source == "files" else "out of memory"
-    cure = f" ({_CURES[failed.source]} cure this, not a smaller batch)" if failed.source in _CURES else ""
-    return f"{what} in phase {phase}{asked} ({failed.source}){cure}"
-
-
 def _short_of(report: TrialReport, needs: Needs) -> str:
     for phase, done, needed, what in (
         (Phase.TRAIN, report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
@@ -329,17 +316,13 @@ def rooms(use: HostUse, report: TrialReport, *, headroom: float, saved: int | No
     mapped = min(use.shared_mapped, use.shared_taken)
     shared = max(mapped, int(report.facts.get(HELD_AHEAD, 0)))
     there = None if use.shared_before is None else use.shared_before - max(0, use.shared_taken - shared)  # what others took meanwhile
-    needed = use.memory_bytes + shared - mapped + _unseen(report)
+    unseen = int(report.facts.get(HOST_BESIDE, 0) + report.facts.get(HOST_GROWTH, 0) * report.batches_left)  # the trial had none of it
+    needed = use.memory_bytes + shared - mapped + unseen
     found = [
         RoomRecord(name=MEMORY, needed=needed, there=use.memory_there, headroom=headroom),
         RoomRecord(name=SHARED, needed=shared, there=there, headroom=headroom),
     ]
     return found if saved is None else [*found, RoomRecord(name=DISK, needed=saved, there=use.disk_there, headroom=headroom)]
-
-
-def _unseen(report: TrialReport) -> int:
-    """Host memory that the run will have beside what its trial had."""
-    return int(report.facts.get(HOST_BESIDE, 0) + report.facts.get(HOST_GROWTH, 0) * report.batches_left)
 
 
 def short_of(found: Iterable[RoomRecord]) -> RoomRecord | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from autofit_launcher.adapter.commands import Command, TrialPlan
 from autofit_launcher.adapter.registry import words_of
@@ -136,7 +136,10 @@ def run(job: Job, rung: Rung) -> Trial:
             orders = replace(orders, searches=False)
             trial = _noted(_tried(job, rung, orders, plan), SEARCHED)
         if trial.verdict.fits and job.recipe.trial.resume and job.recipe.recover.restarts:
-            trial = _gone_on(job, trial, orders, plan) if plan.resumes else _not_gone_on(trial, plan)
+            if plan.resumes:
+                trial = _gone_on(job, trial, orders, plan)
+            elif plan.unresumed:
+                trial = _noted(trial, f"it was not tried whether it can go on from a checkpoint: {plan.unresumed}")
     finally:
         shutil.rmtree(orders.scratch, ignore_errors=True)
     return trial
@@ -160,18 +163,11 @@ def _squeezed_alone(trial: Trial) -> bool:
 def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
     _put_aside(Path(orders.folder), orders.scratch)
     orders.scratch.mkdir()
-    return _finished(job, rung, _ended(job, orders, plan), plan)
+    return _finished(job, rung, orders, plan)
 
 
-class _Ended(NamedTuple):
-    """A process's orders, how it ended, and what it took of the machine. It and all its children are gone."""
-
-    orders: Orders
-    ending: Ending
-    use: HostUse
-
-
-def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
+def _ended(job: Job, orders: Orders, plan: TrialPlan) -> tuple[Ending, HostUse]:
+    """Runs the process of these orders; returns how it ended, and what it took of the machine. It and all its children are gone."""
     place = Path(orders.folder)
     orders.write(place / "orders.json")
     env = {**allocator_environment(job.budget), **plan.env}
@@ -191,7 +187,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
         job.forks.sweep()
     ending = replace(ending, full_disk=host.full_disk(place))  # now: what it has written is removed
     seen = {name: getattr(watch, name) for name in ("stood_still", "peak_data_bytes")}
-    return _Ended(orders, replace(ending, **seen), meter.use)
+    return replace(ending, **seen), meter.use
 
 
 def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
@@ -199,7 +195,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     place = first.folder / RESUMED
     place.mkdir()
     orders = replace(orders, folder=str(place), main=orders.folder, resumes=True, steps_after=0)
-    second = _finished(job, first.rung, _ended(job, orders, plan), plan)
+    second = _finished(job, first.rung, orders, plan)
     uses = _as_one(second.report.uses)
     notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))
     report = replace(first.report, uses=(*first.report.uses, *uses), notes=notes)
@@ -224,13 +220,6 @@ def _as_one(uses: tuple[PhaseUse, ...]) -> tuple[PhaseUse, ...]:
     most = max(going_on, key=lambda use: use.held_bytes)
     seconds, batches = (sum(getattr(use, name) for use in going_on) for name in ("seconds", "batches"))
     return (replace(most, phase=Phase.RESUME.value, seconds=seconds, batches=batches),)
-
-
-def _not_gone_on(trial: Trial, plan: TrialPlan) -> Trial:
-    """The trial, whose report says why nobody knows yet whether the run could go on."""
-    if not plan.unresumed:
-        return trial
-    return _noted(trial, f"it was not tried whether it can go on from a checkpoint: {plan.unresumed}")
 
 
 def _noted(trial: Trial, note: str) -> Trial:
@@ -266,7 +255,7 @@ class TrialWatch:
         self._child, self._say, self._comes_to = child, say, comes_to
         self._report = orders.report_path
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
-        self._seen: tuple[int, ...] = ()
+        self._seen: tuple[float, ...] = ()
         self._began = self._looked = child.awake.seconds
         self._silence = Silence(self._began, least_s=stall_s)
         self._phase = ""
@@ -291,19 +280,12 @@ class TrialWatch:
 
     def _look_for_life(self, now: float) -> None:
         """Ends a trial that has stood still for long."""
-        before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
+        before, self._seen = self._seen, tuple(map(files.written_at, self._signs))
         grew = self._seen != before
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
         if self._silence.look(now, grew=grew, busy_s=busy_s) and not self.stood_still:
             self.stood_still = True
             self._child.end(grace_s=1.0)
-
-
-def _changed(path: Path) -> int:
-    """Returns the time at which a file was last written, in nanoseconds; 0 where there is none."""
-    with suppress(OSError):
-        return path.stat().st_mtime_ns
-    return 0
 
 
 def _fetched(command: Command, place: Path) -> None:
@@ -354,8 +336,8 @@ def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
     return BadInput([Fault(key="device", found=f"the budget could not be taken: {said}", cure=cure, where=str(place / "stderr.log"))])
 
 
-def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
-    orders, ending, use = ended
+def _finished(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
+    ending, use = _ended(job, orders, plan)
     idle = [told["idle_free_bytes"] for told in orders.cards] or [orders.idle_free_bytes]
     settled = all(devices.settle(one, idle_free_bytes=free or None) for one, free in zip(job.budget.each, idle, strict=True))
     taken = "" if settled else devices.taken(job.budget)

@@ -161,10 +161,10 @@ def run(tmp_path: Path, *faults: str, workers: int | None = None, **rules: Any) 
     job = prepared(tmp_path, *faults, **rules)
     adapter: Any = job.adapter
     adapter.asked = Asked(keeps=Few.asked.keeps, workers=workers)
-    fit = Launch(job=job)
-    fitted(fit)
     with (tmp_path / "out").open("wb") as out:
-        engine.see_through(fit, show=(out, out))
+        fit = Launch(job=job, show=(out, out))
+        fitted(fit)
+        engine.see_through(fit)
     fit.write()
     return fit
 

@@ -180,13 +180,12 @@ def twice(job: Job, monkeypatch: pytest.MonkeyPatch, first: Trial, *, said: str 
     """The trial of rung 0 whose first try ends like that and says so, and the orders and segments of its tries."""
     made: list[Any] = []
 
-    def ended(job: Job, orders: Any, plan: Any) -> Any:
+    def finished(job: Job, rung: Any, orders: Any, plan: Any) -> Trial:
         (Path(orders.folder) / "stderr.log").write_text("" if made else said)
         made.append((orders.searches, devices.allocator_environment(job.budget)[devices.VARIABLE]))
+        return first if len(made) == 1 else replace(first, verdict=tried(job, Kind.FITS).verdict)
 
-    monkeypatch.setattr(trial, "_ended", ended)
-    monkeypatch.setattr(trial, "_finished", lambda *_: first if len(made) == 1 else replace(first, verdict=tried(job, Kind.FITS).verdict))
-    monkeypatch.setattr(trial, "_not_gone_on", lambda trial, _: trial)
+    monkeypatch.setattr(trial, "_finished", finished)
     return trial.run(job, job.ladder.asked), made
 
 
