@@ -78,11 +78,6 @@ def exit_code_of(status: Status, *, ran: bool = False) -> ExitCode:
     return _EXIT_CODES.get(status, ExitCode.BAD_INPUT)
 
 
-def status_of(kind: Kind) -> Status:
-    """The status of a launch that a trial's verdict has ended; NO_RUNG_FITS for one that a lower rung may cure."""
-    return Status(kind.value) if kind in _OF_TRIALS else Status.NO_RUNG_FITS
-
-
 MOST_REMARKS = 20
 """Deviations of an attempt that are written down, the last ones; and whatever makes it another training, which counts at its end."""
 NO_RUNG = {"rung": None, "rung_index": None, "accumulation": None}
@@ -241,6 +236,9 @@ class Launch:
 
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
+        tried = self.chosen or next(reversed(self.trials), None)  # a kept fit holds for its trial's versions alone
+        versions = tried.report.facts.get(VERSIONS, {}) if tried is not None else {}
+        driver = {"driver": self.job.budget.driver} if self.job.budget.driver else {}
         rung, job, chosen, rungs = self.rung, self.job, self.chosen, self.job.ladder.rungs
         between = self.status is Status.DONE and not (self.show is None or self.attempts)  # its trials and its full run: it isn't done
         same = RunCertificate(**{**asdict(self.same), "refused": self.refused}) if self.same else None
@@ -261,15 +259,9 @@ class Launch:
             attempts=[one.model_copy(update={"same_training": self.certificate(rungs[one.rung_index])}) for one in self.attempts],
             same_training=same, chosen_rung_index=chosen.rung.index if chosen else None, cwd=os.getcwd(), run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
-            environment=self._environment(), trial_seconds=self.trial_seconds, kept=self.reuse.record,
+            environment={**versions, **driver}, trial_seconds=self.trial_seconds, kept=self.reuse.record,
             **{name: value for name, value in known.items() if value not in (None, "", [])},
         ).written()  # fmt: skip
-
-    def _environment(self) -> dict[str, str]:
-        """Returns versions as the chosen trial's process told them; a kept fit holds for its trial's versions alone."""
-        tried = self.chosen or next(reversed(self.trials), None)
-        versions = tried.report.facts.get(VERSIONS, {}) if tried is not None else {}
-        return {**versions, **({"driver": self.job.budget.driver} if self.job.budget.driver else {})}
 
 
 class Need(NamedTuple):
@@ -421,8 +413,8 @@ def _concluded(launch: Launch, move: search.Move, run_as: Job) -> None:
         launch.chosen = launch.trial_of(move.rung.index)
         launch.command = run.native_command(run_as, move.rung)
         launch.status = Status.DONE
-    elif isinstance(move, search.Try) or move.why == "not_memory":
-        launch.status = status_of(launch.trials[-1].verdict.kind)
+    elif (isinstance(move, search.Try) or move.why == "not_memory") and launch.trials[-1].verdict.kind in _OF_TRIALS:
+        launch.status = Status(launch.trials[-1].verdict.kind.value)
     if launch.status is Status.NO_RUNG_FITS:
         launch.could_fit = tuple(could_fit(launch))
 
@@ -763,7 +755,10 @@ def see_through(launch: Launch) -> None:
     assert launch.chosen is not None and launch.command is not None
     begin = _next(launch) if launch.attempts else (launch.command, launch.chosen.rung, MoveRecord())
     while begin is not None:
-        if not _card_is_free(launch):
+        if (holder := devices.taken(launch.job.budget)) and not card_is_back(launch, holder):
+            launch.status = Status.CARD_TAKEN
+            no = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
+            launch.told().say(no, "red")
             return
         outcome = _attempt(launch, begin)
         if outcome.done:
@@ -926,21 +921,6 @@ def _needs_a_trial(launch: Launch, move: MoveRecord) -> bool:
     if move.rung_index in (last.rung_index, *tried):
         return False
     return move.unproven or launch.chosen.seconds * WORTH_A_TRIAL < last.seconds
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# The card
-
-
-def _card_is_free(launch: Launch) -> bool:
-    """Returns True if the card is free, after waiting if the recipe says so. Else sets the status and returns False."""
-    holder = devices.taken(launch.job.budget)
-    if not holder or card_is_back(launch, holder):
-        return True
-    launch.status = Status.CARD_TAKEN
-    no = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
-    launch.told().say(no, "red")
-    return False
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from autofit_launcher.history.records import KeptRecord
 from autofit_launcher.ladder.same_training import SameTraining
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.machine import process
-from autofit_launcher.machine.devices import Budget
 from autofit_launcher.machine.meter import HostMeter
 from autofit_launcher.trial import judge
 from autofit_launcher.trial.job import Job
@@ -187,7 +186,7 @@ _ELSEWHERE: Any = {
 
 def depends_on(job: Job) -> dict[str, str]:
     """Reads everything that a fit depends on, as it is now. Raises UnknownIdentity, with why, where it can't all be told."""
-    inputs, package = job.adapter.inputs(job.ladder), Path(paths.__file__).parent
+    inputs, package, budget = job.adapter.inputs(job.ladder), Path(paths.__file__).parent, job.budget
     if inputs.unknown:
         raise UnknownIdentity(inputs.unknown)
     ladder = [(dict(rung.values), rung.accumulation, rung.world_size) for rung in job.ladder.rungs]
@@ -206,7 +205,11 @@ def depends_on(job: Job) -> dict[str, str]:
         **{f"files of {path.name}": digests.files(path, suffixes=CODE) for path in inputs.packages},
         **{f"environment {name}": value for name, value in digests.environment(os.environ).items()},
         **digests.system(),
-        **_device(job.budget),
+        "device": f"{budget.kind}, {budget.name}, {budget.total_bytes} bytes",
+        "device.headroom": f"{budget.headroom:g}",
+        "device.emulated": str(budget.emulated),
+        "device.may_spill": str(budget.may_spill),
+        **({"driver": budget.driver or "unknown", "card": ",".join(one.uuid for one in budget.each)} if budget.kind == "cuda" else {}),
     }
 
 
@@ -259,14 +262,3 @@ def _imports_from(program: str) -> list[Path]:
     if status:
         raise UnknownIdentity(f"{python} can't be asked for its packages: {said.strip()[-200:]}")
     return [Path(place) for place in said.splitlines() if place not in ("", os.getcwd())]
-
-
-def _device(budget: Budget) -> dict[str, str]:
-    card = {"driver": budget.driver or "unknown", "card": ",".join(one.uuid for one in budget.each)} if budget.kind == "cuda" else {}
-    return {
-        "device": f"{budget.kind}, {budget.name}, {budget.total_bytes} bytes",
-        "device.headroom": f"{budget.headroom:g}",
-        "device.emulated": str(budget.emulated),
-        "device.may_spill": str(budget.may_spill),
-        **card,
-    }

@@ -249,28 +249,20 @@ class RunWatch:
         if now - self._sampled < SAMPLE_S - POLL_S / 2:
             return
         self._sampled = now
-        grew = self.look()
-        self._look_for_life(now, grew=grew)
+        grew, busy_s = self.look(), procfs.work_seconds(self._child.pid)
+        if self._silence.look(now, grew=grew, busy_s=busy_s):
+            self._end(Ended.STALLED, "no output and no processor time used", "stands still, and is ended")
 
     def look(self, *, ended: bool = False) -> bool:
         """Reads the run's new output and writes a line of its series; ``ended``: for the last time. Returns whether there was output."""
         grown = [log.look(ended=ended) for log in self._logs]
         if ended or self._usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
-            self._write()
+            self._highest_bytes = self._usage.peak_bytes
+            used, peak = self._usage.now_bytes, self._usage.lately()
+            memory = {"used_bytes": used, "peak_bytes": peak, "highest_bytes": self._usage.peak_bytes}
+            said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
+            self._series.add({"at": round(time.time(), 1), **memory, **said})
         return any(grown)
-
-    def _write(self) -> None:
-        self._highest_bytes = self._usage.peak_bytes
-        used, peak = self._usage.now_bytes, self._usage.lately()
-        memory = {"used_bytes": used, "peak_bytes": peak, "highest_bytes": self._usage.peak_bytes}
-        said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
-        self._series.add({"at": round(time.time(), 1), **memory, **said})
-
-    def _look_for_life(self, now: float, *, grew: bool) -> None:
-        """Ends a run that stands still."""
-        busy_s = procfs.work_seconds(self._child.pid)
-        if self._silence.look(now, grew=grew, busy_s=busy_s) and self.ended_for is None:
-            self._end(Ended.STALLED, "no output and no processor time used", "stands still, and is ended")
 
     def _heard(self, line: str) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""

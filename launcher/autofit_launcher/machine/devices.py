@@ -228,7 +228,8 @@ def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = Fa
         found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
         cure = f"Ask for {total} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
-    if card.used_bytes - _drawn(card) > TOLERATED_BYTES and not share:
+    drawn = min(card.used_bytes if may_spill() else card.drawn_bytes, card.total_bytes // DESKTOP_PART)
+    if card.used_bytes - drawn > TOLERATED_BYTES and not share:
         found = f"{format_size(card.used_bytes)} of the {total} of {card} are in use{_BY_OTHERS}"
         cure = f"End them if they are leftovers, wait, or set device.share=true to budget only the {free} that are free now."
         faults.append(Fault(key="device.share", found=found, cure=cure))
@@ -242,11 +243,6 @@ def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
         Fault(key=name, found=f"{env[name]!r} sets {word}, {why}", cure="Take it out; device.memory says how much.", where="environment")
         for name in VARIABLES for word, why in words.items() if word in env.get(name, "").lower()
     ]  # fmt: skip
-
-
-def _drawn(card: Card) -> int:
-    """Counts what the desktop has of the card, as far as it is budgeted around."""
-    return min(card.used_bytes if may_spill() else card.drawn_bytes, card.total_bytes // DESKTOP_PART)
 
 
 def card_notes(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import errno
 import functools
 import os
 import platform
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -108,10 +109,7 @@ def job_memory(environ: Mapping[str, str]) -> int | None:
 def oom_kills() -> int:
     """Processes that this kernel has killed for lack of memory since it started; 0 where it doesn't tell."""
     with suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
-            key, _, value = line.partition(" ")
-            if key == "oom_kill":
-                return int(value)
+        return int(dict(map(str.split, Path("/proc/vmstat").read_text(encoding="ascii").splitlines())).get("oom_kill", 0))
     return 0
 
 
@@ -120,10 +118,8 @@ def cpu_name() -> str:
     """The processor's model and how many logical cores this process may use: "AMD EPYC, 2 cores"."""
     model = platform.machine() or "CPU"
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                model = " ".join(line.partition(":")[2].split())
-                break
+        if told := re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), re.MULTILINE):
+            model = " ".join(told[1].split())
     return f"{model}, {cores()} core{'' if cores() == 1 else 's'}"
 
 

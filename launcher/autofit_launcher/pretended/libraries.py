@@ -108,7 +108,8 @@ def _sources_hash() -> str:
 
 
 def _build(torch: Torch, there: Path) -> None:
-    asked = dict(_asked(torch))
+    asking = (torch.folder / "lib" / f"{name}.so" for name in _ASKING)
+    asked = dict(symbol for file in asking if file.exists() for symbol in _undefined(file))
     includes = [f"-I{folder}" for folder in _headers(torch)]
     for library in LIBRARIES:
         soname = _soname(torch, library)
@@ -145,15 +146,8 @@ def _soname(torch: Torch, library: Library) -> str:
     return next(iter(re.findall(rf"\[({re.escape(library.name)}[.\d]*)\]", told)), library.name)
 
 
-def _asked(torch: Torch) -> Iterator[tuple[str, str]]:
-    """Yields (symbol, the version node that it is asked for with, which bears the library's name)."""
-    for name in _ASKING:
-        file = torch.folder / "lib" / f"{name}.so"
-        if file.exists():
-            yield from _undefined(file)
-
-
 def _undefined(file: Path) -> Iterator[tuple[str, str]]:
+    """Yields (symbol, the version node that it is asked for with, which bears the library's name)."""
     for line in _run(["nm", "-D", "--undefined-only", str(file)]).splitlines():
         name, _, version = line.split()[-1].partition("@")
         yield name, version

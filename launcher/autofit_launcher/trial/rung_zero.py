@@ -25,7 +25,7 @@ from autofit_launcher.common.report import (
     TRAINED,
     WORLD_SIZE,
 )
-from autofit_launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder, Rung
+from autofit_launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.trial.trial import Trial
 
@@ -98,11 +98,12 @@ def _step(trial: Trial) -> int:
 
 
 def as_believed(trials: Sequence[Trial], ladder: Ladder) -> list[Trial]:
-    """Returns the trials that belong to the ladder made anew of what they showed: those of the command as it stands, and of rungs at which
-    it was told the same."""
+    """Returns the trials that belong to the ladder made anew of what they showed: those of the command as it stands (its first
+    rung, whatever was read), and of rungs at which it was told the same."""
     found = []
     for trial in trials:
-        rung, report, step = _same_rung(trial.rung, ladder), trial.report, _step(trial)
+        same = (one for one in ladder.rungs if all(one.values.get(name) == value for name, value in trial.rung.values.items()))
+        rung, report, step = next(same, None) if trial.rung.index else ladder.asked, trial.report, _step(trial)
         if rung is None or (trial.told_less if not rung.index else step not in (0, rung.effective_batch)):
             continue
         facts = {name: value for name, value in report.facts.items() if name != OWN_ACCUMULATION}
@@ -110,12 +111,6 @@ def as_believed(trials: Sequence[Trial], ladder: Ladder) -> list[Trial]:
         told = {SAMPLES: step // rung.accumulation} if step else {}
         found.append(replace(trial, rung=rung, report=replace(report, facts={**facts, **told}, observed=observed), expects={}))
     return found
-
-
-def _same_rung(rung: Rung, ladder: Ladder) -> Rung | None:
-    """The ladder's rung with the same values; of the command as it stands its first, whatever was read of that."""
-    alike = (one for one in ladder.rungs if all(one.values.get(name) == value for name, value in rung.values.items()))
-    return next(alike, None) if rung.index else ladder.asked
 
 
 def _shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:

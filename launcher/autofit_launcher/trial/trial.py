@@ -272,20 +272,15 @@ class TrialWatch:
             with suppress(OSError):  # it has ended
                 self.peak_data_bytes = max(self.peak_data_bytes, procfs.data_bytes(one))
         phase = (TrialReport.read(self._report) or TrialReport()).phase
-        self._look_for_life(now)
+        before, self._seen = self._seen, tuple(map(files.written_at, self._signs))
+        busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
+        if self._silence.look(now, grew=self._seen != before, busy_s=busy_s) and not self.stood_still:
+            self.stood_still = True
+            self._child.end(grace_s=1.0)
         if phase != self._phase:
             self._say(f"            {phase} at {now - self._began:.1f} s", "dim")
             self._comes_to(self._child.pid, phase)
         self._phase = phase
-
-    def _look_for_life(self, now: float) -> None:
-        """Ends a trial that has stood still for long."""
-        before, self._seen = self._seen, tuple(map(files.written_at, self._signs))
-        grew = self._seen != before
-        busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
-        if self._silence.look(now, grew=grew, busy_s=busy_s) and not self.stood_still:
-            self.stood_still = True
-            self._child.end(grace_s=1.0)
 
 
 def _fetched(command: Command, place: Path) -> None:
