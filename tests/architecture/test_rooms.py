@@ -56,6 +56,7 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes(hou
     assert starters - {module for module in starters if rooms.outside(module)} == {
         "autofit_launcher.inside.forks",
         "autofit_launcher.inside.guardian",
+        "autofit_launcher.inside.lifeline",
         "autofit_launcher.inside.plainly",
         "autofit_launcher.inside.same.run",
         "autofit_launcher.inside.trial",

@@ -40,8 +40,7 @@ _NOT_MEMORY = re.compile(r"out of resource: shared memory|virtual-address-space 
 _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
     (source, re.compile(pattern))  # type: ignore[misc]
     for source, pattern in (
-        ("workers", r"DataLoader worker .*is killed by signal"),
-        ("workers", r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly"),
+        ("workers", r"DataLoader worker .*is killed by signal: *(Killed|Bus error|$)"),
         ("workers", r"insufficient shared memory \(shm\)"),
         ("workers", r"unable to (allocate|open) shared memory"),
         ("workers", r"unable to (write to|resize) file </torch_|No space left on device: '/dev/shm/"),
@@ -78,6 +77,7 @@ _MAYBE = re.compile(
     r"|CUDA driver error: device not ready"  # mapping memory, on WSL: microsoft/WSL#41176, or an old driver's fault: pytorch#192330
     r"|NVML_SUCCESS == .*INTERNAL ASSERT FAILED.*CUDACachingAllocator"  # torch to 2.11 asks NVML while it words an out-of-memory
     r"|can't start new thread"  # a thread's stack is data, too
+    r"|DataLoader worker .*(is killed by signal|exited unexpectedly)"
     r"|inline_container.*unexpected pos \d+ vs \d+|I/O operation on closed file"  # torch.save tried again
 )
 NEAR_LIMIT = 0.9

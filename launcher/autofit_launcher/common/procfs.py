@@ -94,13 +94,16 @@ def work_seconds(pid: int) -> float:
 
 def watching_seconds(pid: int) -> float:
     """Seconds of that which autofit's own threads have taken. Asks each thread for its name: for trials, not for each second of a run."""
+    return sum(map(_watching_seconds, family(pid)))
+
+
+def _watching_seconds(pid: int) -> float:
     seconds = 0.0
-    for one in family(pid):
-        with contextlib.suppress(OSError):
-            for thread in os.listdir(f"/proc/{one}/task"):
-                place = f"/proc/{one}/task/{thread}"
-                with contextlib.suppress(OSError), open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
-                    seconds += _taken_seconds(f"{place}/stat", 13) if comm.read().startswith(WATCHES) else 0.0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            place = f"/proc/{pid}/task/{thread}"
+            with contextlib.suppress(OSError), open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
+                seconds += _taken_seconds(f"{place}/stat", 13) if comm.read().startswith(WATCHES) else 0.0
     return seconds
 
 

@@ -20,15 +20,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..common import procfs
 from ..common.orders import CAME, FORKS, PRELOADED, VARIABLE
 from . import reach
-from .lifeline import die_with_parent
+from .lifeline import die_with_parent, kill
 
 _OWN = {
     FORKS, VARIABLE, "AUTOFIT_CHILD", "TMPDIR", "HF_DATASETS_CACHE", "HF_METRICS_CACHE", "HF_EVALUATE_CACHE", "HF_MODULES_CACHE",
@@ -133,7 +133,7 @@ class _Server:
             for end in [end for end in self._ends if end in ready]:
                 self._ended(end)
             for child in [child for child, connection in self._asked.items() if connection in ready]:
-                _kill(child)  # who asked for it is gone
+                kill(child)  # who asked for it is gone
 
     def _forks(self, connection: socket.socket) -> bool:
         """Forks a child; True in the child."""
@@ -183,8 +183,8 @@ class _Server:
         os.chdir(asked["cwd"])
         at = 0 if getattr(sys.flags, "safe_path", False) else 1  # behind the program's folder
         sys.path[at:at] = self._preloads(asked["env"])
-        if (chosen := vars(sys.modules.get("tempfile", object))).get("tempdir") == os.environ.get("TMPDIR"):
-            chosen["tempdir"] = None  # an import has asked for it
+        if tempfile.tempdir == os.environ.get("TMPDIR"):  # an import has asked for it
+            tempfile.tempdir = None
         os.environ.clear()
         os.environ.update(asked["env"])
         words, before = asked["argv"][len(self._head) :], len(sys.argv) - 1
@@ -205,12 +205,6 @@ class _Server:
 
 def _path(env: Mapping[str, str]) -> list[str]:
     return env.get(PATH, "").split(os.pathsep)
-
-
-def _kill(child: int) -> None:
-    for one in (*procfs.descendants(child), child):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
 
 
 class Forked:
@@ -258,8 +252,8 @@ def forked(argv: Sequence[str], env: Mapping[str, str], streams: Sequence[int]) 
             _anew("the process that was to fork it has ended")
             return None
         if not os.path.exists(f"{place}{CAME}") and reach.out_of(pid):
-            _kill(pid)
-        time.sleep(0.01)
+            kill(pid)
+        time.sleep(0.03)
     if not place:
         return None
     connection = socket.socket(socket.AF_UNIX)

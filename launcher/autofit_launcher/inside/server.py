@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.common.orders import PRELOADED, TEMPORARY, TURN, Orders, ProbeSettings, injected
+from autofit_launcher.common.orders import PRELOADED, TEMPORARY, Orders, ProbeSettings, injected
 from autofit_launcher.inside.caches import CACHES
 from autofit_launcher.inside.forks import PATH
 from autofit_launcher.inside.plainly import OVERLAY, environment
@@ -18,11 +18,9 @@ from autofit_launcher.inside.same import run as twins
 def run(orders: Orders, recorder: Recorder) -> None:
     """Doesn't return. Raises OSError where the command can't be started."""
     place, how = Path(orders.folder), dict[str, Any]()
-    env = environment(orders, place)
     if twin := next(iter(orders.payload.get("twins", ())), None):
-        env, how = twins.environment(orders, twin, place), {"budget_only": True, "same": twin["told"], "turn": str(place / TURN)}
-        orders = dataclasses.replace(orders, payload={"argv": twin["argv"]})
-    env |= {"TMPDIR": str(place), PATH: os.environ.get(PATH, "")}
+        orders, how = twins.of_twin(orders, twin), {"budget_only": True, "same": twin["told"]}
+    env = {**environment(orders, place), "TMPDIR": str(place), PATH: os.environ.get(PATH, "")}
     env = {name: value for name, value in env.items() if name not in PRELOADED and (value or name != PATH)}
     settings, kept = place / "probe.json", (str(place / CACHES), os.environ[TEMPORARY])
     ProbeSettings(

@@ -49,6 +49,7 @@ from autofit_launcher.common.sizes import format_size
 from autofit_launcher.inside import going_on, kept_checkpoint, reach
 from autofit_launcher.inside.counted import PATIENCE
 from autofit_launcher.inside.forks import Forked
+from autofit_launcher.inside.lifeline import kill
 from autofit_launcher.inside.plainly import OVERLAY, environment, proven, refuses, speaks_of_memory, started
 from autofit_launcher.inside.recorder import Recorder
 
@@ -66,6 +67,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
+    procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it computes is no sign of the command's life
     began = time.monotonic()
     try:
         if orders.resumes:
@@ -147,21 +149,21 @@ def _followed(child: subprocess.Popen[bytes] | Forked, records: Path, orders: Or
     """Waits for the command; meanwhile the trial's report is that of the process which has come furthest. Returns its exit status; 1, as a
     launcher's is, where it was ended here for a rank that had failed."""
     shown, beat, failed_since, ended = "", 0, math.inf, False
-    procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it computes is no sign of the command's life
     while True:
         try:
             status = child.wait(timeout=LOOK_S)
             return 1 if ended else status
         except subprocess.TimeoutExpired:
             if not (records / LOADED).exists() and (lives := reach.out_of(child.pid)):
-                _end(child)
+                kill(child.pid)  # it writes where it likes
+                child.wait()
                 raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
         reports = _reports(records)
         failed = any(report.failure is not None and int(report.facts.get(WORLD_SIZE, 1)) > 1 for report in reports)
         failed_since = min(failed_since, time.monotonic() if failed else math.inf)
         if time.monotonic() - failed_since > LATE_S:
             ended = True
-            _end(child)
+            kill(child.pid)
         furthest = max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
         if furthest is not None and furthest.phase not in (shown, Phase.DONE):
             shown = furthest.phase
@@ -170,14 +172,6 @@ def _followed(child: subprocess.Popen[bytes] | Forked, records: Path, orders: Or
             beat = now
             with contextlib.suppress(OSError):
                 os.utime(orders.report_path)
-
-
-def _end(child: subprocess.Popen[bytes] | Forked) -> None:
-    """Ends the command and what it has started, at once: it writes where it likes."""
-    for one in (*procfs.descendants(child.pid), child.pid):
-        with contextlib.suppress(OSError):
-            os.kill(one, signal.SIGKILL)
-    child.wait()
 
 
 def _reports(records: Path) -> list[TrialReport]:

@@ -22,12 +22,19 @@ class Forks:
 
     _child: Child | None = None
     _place: Path = Path()
+    _given_up: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """True while there is a server, off which what comes is forked where that is safe."""
+        return self._child is not None
 
     def begin(self, orders: Orders, env: Mapping[str, str], place: Path) -> Mapping[str, str]:
         """Starts the server in the folder ``place``, if it isn't there; returns the variable by which a trial's process finds it.
         None is started where a command's program isn't Python's, or Python gets words of its own, which may keep the probe out (-I)."""
         program, *words = next(iter(orders.payload.get("twins", ())), orders.payload)["argv"]
-        if not process.is_python(program) or (os.path.basename(program).startswith("python") and words and words[0].startswith("-")):
+        keeps_out = os.path.basename(program).startswith("python") and words and words[0].startswith("-")
+        if self._given_up or keeps_out or not process.is_python(program):
             return {}
         if self._child is None:
             shutil.rmtree(place, ignore_errors=True)
@@ -45,8 +52,14 @@ class Forks:
 
     def sweep(self) -> None:
         """Kills what is left of all that was forked."""
+        procfs.ADOPTED.clear()
         if self._child is not None:
             self._child.sweep(but=self._child.pid)
+
+    def give_up(self) -> None:
+        """Ends the server, and starts none any more."""
+        self.end()
+        self._given_up = True
 
     def end(self) -> None:
         """Ends the server, and leaves nothing of it."""

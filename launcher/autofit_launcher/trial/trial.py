@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -161,9 +162,21 @@ def _squeezed_alone(trial: Trial) -> bool:
 
 
 def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
-    _put_aside(Path(orders.folder), orders.scratch)
-    orders.scratch.mkdir()
-    return _finished(job, rung, orders, plan)
+    """Tries what the orders say from the beginning; once more, started anew, where it was forked and came to an end that this may have
+    caused. A crash of the command's own was seen without a fork, too (``inside.plainly``)."""
+    _put_aside(orders)
+    trial = _finished(job, rung, orders, plan)
+    kind, own_crash = trial.verdict.kind, trial.report.failure is not None
+    if job.forks.serves and (kind in (Kind.STALLED, Kind.VACUOUS) or (kind is Kind.CRASHED and not own_crash)):
+        job.forks.give_up()
+        job.say(f"            started anew: as a fork, {trial.verdict.why}", "dim")
+        _put_aside(orders)
+        trial = _noted(_finished(job, rung, orders, plan), f"started anew: as a fork, {trial.verdict.why}")
+    return trial
+
+
+FORK_STALLS_S = 30.0
+"""Seconds without a sign of life after which a trial that was forked is ended: it is started anew then."""
 
 
 def _ended(job: Job, orders: Orders, plan: TrialPlan) -> tuple[Ending, HostUse]:
@@ -178,7 +191,8 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> tuple[Ending, HostUse]:
     child = process.start(command, env={**env, **forks}, stdout=place / "stdout.log", stderr=place / "stderr.log")
     job.forks.adopted_by(child.pid)
     meter.begin(child.pid)
-    watch = TrialWatch(child, orders, job.say, comes_to=job.comes_to, stall_s=job.recipe.recover.stall_s)
+    stall_s = min(job.recipe.recover.stall_s, FORK_STALLS_S if forks else math.inf)
+    watch = TrialWatch(child, orders, job.say, comes_to=job.comes_to, stall_s=stall_s)
     try:
         with process.forward_signals(child, grace_s=1.0):
             ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
@@ -195,7 +209,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     place = first.folder / RESUMED
     place.mkdir()
     orders = replace(orders, folder=str(place), main=orders.folder, resumes=True, steps_after=0)
-    second = _finished(job, first.rung, orders, plan)
+    second = _tried(job, first.rung, orders, plan)
     uses = _as_one(second.report.uses)
     notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))
     report = replace(first.report, uses=(*first.report.uses, *uses), notes=notes)
@@ -228,16 +242,17 @@ def _noted(trial: Trial, note: str) -> Trial:
     return replace(trial, report=report)
 
 
-def _put_aside(place: Path, scratch: Path) -> None:
-    """Removes what an earlier trial of this rung left behind (others took the card, or the launch was stopped), so that it isn't judged
-    here.
-    """
-    (place / "report.json").unlink(missing_ok=True)
-    for left in (scratch, place / RANKS, place / RESUMED):  # reports of its processes, too
+def _put_aside(orders: Orders) -> None:
+    """Removes what an earlier process with these orders left behind (others took the card, or the launch was stopped), so that it isn't
+    judged here."""
+    place, made = Path(orders.folder), orders.scratch / RESUMED if orders.resumes else orders.scratch
+    (place / REPORT).unlink(missing_ok=True)
+    for left in (made, place / RANKS, place / RESUMED):  # reports of its processes, too
         shutil.rmtree(left, ignore_errors=True)
     for name in ("stdout.log", "stderr.log"):
         if (place / name).exists():
             (place / name).replace(place / f"{name}.before")
+    orders.scratch.mkdir(exist_ok=True)
 
 
 COMMAND = "autofit_launcher.inside.trial"

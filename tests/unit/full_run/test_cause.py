@@ -62,6 +62,7 @@ OOM_OF_A_CARD = traceback("f", error="torch.OutOfMemoryError: CUDA out of memory
         (RunEnd(returncode=1, words=OOM_OF_A_CARD, on_card=True, taken="pid 7"), Ended.CARD_TAKEN),
         (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.")),
          Ended.HOST_MEMORY),
+        (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly")), Ended.CRASHED),
         *((RunEnd(returncode=status, words=words, on_card=True), ended) for status, words, ended in (
             (1, traceback("f", error="RuntimeError: CUDA error: uncorrectable ECC error encountered"), Ended.CARD_FAILED),
             (1, traceback("f", error="torch.AcceleratorError: CUDA error: unspecified launch failure"), Ended.CARD_FAILED),

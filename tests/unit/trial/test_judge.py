@@ -82,6 +82,8 @@ def test_memory_failures_are_recognised_with_their_source_and_size(text: str, so
     "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376",
     "This is virtual-address-space (VSZ) exhaustion from expandable segments, not physical GPU OOM", "KeyError: 'memory'",
     "RuntimeError: can't start new thread", "FileNotFoundError: /data/out_of_memory.png",
+    "RuntimeError: DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details are lost due to multiprocessing.",
+    "RuntimeError: DataLoader worker (pid 7) is killed by signal: Segmentation fault.",
 ])  # fmt: skip
 def test_what_only_sounds_like_memory_is_no_memory_failure(text: str) -> None:
     assert memory_failure(text) is None

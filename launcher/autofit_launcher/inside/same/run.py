@@ -9,26 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autofit_launcher.common import procfs
 from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
 from autofit_launcher.common.report import Phase, TrialReport
-from autofit_launcher.inside.caches import CACHES, separate
-from autofit_launcher.inside.forks import Forked
-from autofit_launcher.inside.plainly import OVERLAY, started
-from autofit_launcher.inside.quiet import QUIET
+from autofit_launcher.inside.caches import CACHES
+from autofit_launcher.inside.lifeline import kill
+from autofit_launcher.inside.plainly import OVERLAY, environment, started
 from autofit_launcher.inside.recorder import Recorder
 
-EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0", "MPLBACKEND": "Agg"}
+EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0"}
 """Sets in one order, no kernels that are compiled for a layout, no TorchScript, which can't compile what stands in the place of a draw, no
-TF32, which convolutions on a card have unasked (emulated, its rounding is 7e-5 of YOLO11's gradients, near what tells another training),
-no windows."""
+TF32, which convolutions on a card have unasked (emulated, its rounding is 7e-5 of YOLO11's gradients, near what tells another training)."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
@@ -38,10 +34,9 @@ def run(orders: Orders, recorder: Recorder) -> None:
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
-def environment(orders: Orders, twin: dict[str, Any], place: Path) -> dict[str, str]:
-    """Makes the environment of a twin's process beside the probe."""
-    env = {**os.environ, **QUIET, **EXACT, **twin["env"]}
-    return {**env, **separate(env, place / CACHES, launch=Path(orders.cache or orders.scratch))}
+def of_twin(orders: Orders, twin: dict[str, Any]) -> Orders:
+    """Makes the orders of a twin's own process."""
+    return replace(orders, payload={"argv": twin["argv"], "env": {**EXACT, **twin["env"]}})
 
 
 def _run(orders: Orders, twin: dict[str, Any]) -> None:
@@ -51,22 +46,13 @@ def _run(orders: Orders, twin: dict[str, Any]) -> None:
     for path, text in twin["files"].items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
-    own, env = replace(orders, payload={"argv": twin["argv"]}), environment(orders, twin, place)
+    own = of_twin(orders, twin)
     with (place / "log").open("wb") as log:
-        child = started(own, place, env, temporary=temporary, log=log, budget_only=True, same=twin["told"])
+        child = started(own, place, environment(own, place), temporary=temporary, log=log, budget_only=True, same=twin["told"])
     with contextlib.suppress(subprocess.TimeoutExpired):
         if child.wait(timeout=orders.payload["limit_s"]):
             (place / FAILED).touch()
-    _end(child)
+    kill(child.pid)  # ranks have sessions of their own
+    child.wait()
     for leaves in (place / OVERLAY, place / CACHES, temporary):
         shutil.rmtree(leaves, ignore_errors=True)
-
-
-def _end(child: subprocess.Popen[bytes] | Forked) -> None:
-    """Ends a twin and what it has started; ranks have sessions of their own."""
-    for pid in procfs.descendants(child.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
