@@ -105,6 +105,7 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     assert max(line["peak_bytes"] for line in lines) == memory["run_peak_bytes"]
 
 
+@pytest.mark.slow
 def test_a_crash_that_is_not_memory_stops_at_once_with_the_trainers_own_words(place: Path) -> None:
     (place / "odd.yaml").write_text("nc: 3\nbackbone:\n  - [-1, 1, NoSuchLayer, [64]]\nhead: []\n")
     status, said, err = autofit(place, "train", "ask.model=odd.yaml")

@@ -88,6 +88,7 @@ def epochs(night: Night) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (night.folder / "run" / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_night_with_a_killed_autofit_a_scheduler_and_a_thief_of_memory_is_gone_on_with_to_its_end(script: Night) -> None:
     script.start(*script.words)
     script.until(lambda: len(epochs(script)) >= 1)

@@ -115,6 +115,7 @@ def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
     assert found["mean"] == 0 == found["divided"] and found["small"] == 10
 
 
+@pytest.mark.slow
 @needs_a_pretended_card
 def test_a_process_that_is_killed_gives_its_memory_back(two: dict[str, str]) -> None:
     code = "import os, torch; held = torch.empty(1 << 30, device='cuda'); print('held', flush=True); os.kill(os.getpid(), 9)"

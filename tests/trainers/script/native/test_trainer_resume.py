@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from autofit_launcher.adapter import RunStart
@@ -44,6 +45,7 @@ print('steps', trainer.state.global_step, 'batch', args.per_device_train_batch_s
 """
 
 
+@pytest.mark.slow
 def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_batch(tmp_path: Path) -> None:
     Path("train.py").write_text(SCRIPT)
     run = tmp_path / "run"

@@ -60,6 +60,7 @@ def run(tmp_path: Path, quiet_environment: dict[str, str]) -> Run:
     return started
 
 
+@pytest.mark.slow
 def test_a_script_trains_at_the_rung_goes_on_after_a_kill_and_does_the_rest_itself(
     run: Run, tmp_path: Path, shapes: Callable[..., ShapesData]
 ) -> None:
