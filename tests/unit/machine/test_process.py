@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -160,6 +161,26 @@ def test_a_launcher_that_is_killed_leaves_nothing_behind(tmp_path: Path, before:
     while temporary.exists():
         assert time.monotonic() < until, "nor a folder"
         time.sleep(0.1)
+
+
+LISTENS = """
+    import os, tempfile
+    from multiprocessing import connection
+    tempfile.tempdir = tempfile.mkdtemp(dir=os.environ["AUTOFIT_TEMPORARY"])
+    connection.Listener(family="AF_UNIX")
+"""
+
+
+@pytest.mark.parametrize("length", [46, 47, 76])
+def test_loader_workers_have_their_sockets_in_a_trial_wherever_they_have_them_plainly(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        place = Path(short, "x" * (length - len(short) - 1))
+        place.mkdir()
+        for name, value in {"_temporary": "", "_guardian": None}.items():
+            monkeypatch.setattr(process, name, value)
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        ending = process.wait(started(place, LISTENS), stderr=place / "err.log")
+        assert ending.returncode == 0 and len(str(place)) == length, ending.stderr_tail
 
 
 def test_what_ignores_sigterm_is_killed_by_the_guardian(tmp_path: Path) -> None:
