@@ -181,7 +181,7 @@ def played(case: Case, pairs: int, place: Path) -> Row:
             rows.append({"first_step": round(step, 2), **(parts(began, marks, folder) if folder is not None else {})})
             if way == "fits":
                 peak = rows[-1]["each"][-1]["peak_bytes"]
-                memory["lower"] = str(peak * 19 // 20 if case.card else _too_little(peak))
+                memory["lower"] = str(peak * 19 // 20 if case.card else too_little(peak))
             print(case.name, way, rows[-1], file=sys.stderr, flush=True)
     quickest = {way: min(rows, key=lambda one: float(one["first_step"])) for way, rows in taken.items()}
     steps = {way: [one["first_step"] for one in rows] for way, rows in taken.items()}
@@ -192,7 +192,7 @@ def played(case: Case, pairs: int, place: Path) -> Row:
 LARGE = 4 * 2**30
 
 
-def _too_little(peak: int) -> int:
+def too_little(peak: int) -> int:
     """A budget with four fifths of a peak below its headroom (a quarter, 64 MiB at least)."""
     cap = peak * 4 // 5
     return max(cap * 4 // 3, cap + 64 * 2**20)
@@ -223,10 +223,11 @@ def _of(seconds: Mapping[str, float]) -> str:
 def write_page(rows: Sequence[Row]) -> None:
     latest = {row["case"]: row for row in rows}
     one = rows[-1]
-    head, _, _ = PAGE.read_text(encoding="utf-8").partition("<!-- made")
+    head, _, old = PAGE.read_text(encoding="utf-8").partition("<!-- made")
+    _, *more = old.partition("\n## ")  # other benchmarks'
     made = f"<!-- made by `make cost` -->\n\n{one['machine']['cores']} cores, torch {one['versions']['torch']}, the quickest of "
     made += f"{len(one['first_steps']['plain'])}, commit {one['commit']}.\n\n"
-    PAGE.write_text(f"{head}{made}{table([latest[name] for name in CASES if name in latest])}\n", encoding="utf-8")
+    PAGE.write_text(f"{head}{made}{table([latest[name] for name in CASES if name in latest])}\n{''.join(more)}", encoding="utf-8")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.ckpt_chaos import table as ckpt_chaos
 from benchmarks.common.rows import Row, read
+from benchmarks.cost import launches
 from benchmarks.faults import table as faults
 from benchmarks.fit import replay
 from benchmarks.fit import table as fit
@@ -39,5 +40,6 @@ def test_tables_within_pages_are_what_their_rows_make_and_name_no_machine() -> N
     others, tried = third_party.TABLE.read_text(encoding="utf-8"), list(versions.read(versions.DATA).values())
     made = others.partition(third_party.BEGIN)[2].partition(third_party.END)[0].strip()
     assert made == third_party.table(third_party.rows().values()).strip()
+    assert launches.PAGE.read_text(encoding="utf-8").endswith(launches.section(read(launches.DATA)))
     assert versions.table(tried) in (text := versions.TABLE.read_text(encoding="utf-8")) and versions.summary(tried) in text
     assert "://" not in json.dumps(tried) and "/home/" not in json.dumps(tried)
