@@ -85,7 +85,7 @@ def served(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forks]:
 
 
 def orders(place: Path, *words: str) -> Orders:
-    payload = {"argv": [sys.executable, "t.py", *words]}
+    payload = {"argv": [sys.executable, "-u", "t.py", *words]}
     return Orders(module="", folder=str(place / "trial"), device="cpu", cap_bytes=GIB, accumulation=1, payload=payload, cache=str(place))
 
 
