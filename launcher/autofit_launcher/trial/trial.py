@@ -163,11 +163,12 @@ def _squeezed_alone(trial: Trial) -> bool:
 
 def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
     """Tries what the orders say from the beginning; once more, started anew, where it was forked and came to an end that this may have
-    caused. A crash of the command's own was seen without a fork, too (``inside.plainly``)."""
+    caused. A crash of the command's own was seen without a fork, too (``inside.plainly``), and one that was followed in vain did train."""
     _put_aside(orders)
     trial = _finished(job, rung, orders, plan)
-    kind, own_crash = trial.verdict.kind, trial.report.failure is not None
-    if job.forks.serves and (kind in (Kind.STALLED, Kind.VACUOUS) or (kind is Kind.CRASHED and not own_crash)):
+    of_its_own = trial.report.failure is not None or trial.report.facts.get("ended") == "given_up"
+    of_its_own = of_its_own or trial.seconds > job.recipe.trial.timeout_s
+    if job.forks.serves and trial.verdict.kind in (Kind.STALLED, Kind.VACUOUS, Kind.CRASHED) and not of_its_own:
         job.forks.give_up()
         job.say(f"            started anew: as a fork, {trial.verdict.why}", "dim")
         _put_aside(orders)
