@@ -65,6 +65,8 @@ class Case:
     """Words with which the trainer's own finder looks for a batch that fits, before its first step."""
     card: bool = False
     """It trains on a card, the whole of it; else on a CPU's budget."""
+    tight: float = 0.8
+    """Part of its peak in which what is asked no longer fits, and a lower rung does."""
 
 
 CASES = {
@@ -78,13 +80,13 @@ CASES = {
             peer=("--auto_find_batch_size", "True"),
         ),
         Case(
-            name="gpt on a card", card=True,
+            name="gpt on a card", card=True, tight=0.95,
             words=("{python}", "{root}/benchmarks/gpu_hour/train.py", "--batch-size", "16", "--steps", "400"),
         ),
         Case(
             name="yolo",
             words=("{bin}/yolo", "detect", "train", "model=yolov8n.yaml", "data={data}", "imgsz=96", "batch=8", "epochs=20", "workers=0"),
-            peer=("batch=-1",),
+            peer=("batch=-1",), tight=0.95,
         ),
     )
 }  # fmt: skip
@@ -181,7 +183,7 @@ def played(case: Case, pairs: int, place: Path) -> Row:
             rows.append({"first_step": round(step, 2), **(parts(began, marks, folder) if folder is not None else {})})
             if way == "fits":
                 peak = rows[-1]["each"][-1]["peak_bytes"]
-                memory["lower"] = str(peak * 19 // 20 if case.card else too_little(peak))
+                memory["lower"] = str(int(peak * case.tight) if case.card else too_little(peak, case.tight))
             print(case.name, way, rows[-1], file=sys.stderr, flush=True)
     quickest = {way: min(rows, key=lambda one: float(one["first_step"])) for way, rows in taken.items()}
     steps = {way: [one["first_step"] for one in rows] for way, rows in taken.items()}
@@ -192,10 +194,10 @@ def played(case: Case, pairs: int, place: Path) -> Row:
 LARGE = 4 * 2**30
 
 
-def too_little(peak: int) -> int:
-    """A budget with four fifths of a peak below its headroom (a quarter, 64 MiB at least)."""
-    cap = peak * 4 // 5
-    return max(cap * 4 // 3, cap + 64 * 2**20)
+def too_little(peak: int, part: float = 0.8) -> int:
+    """A budget with that part of a peak below its headroom (a quarter, 64 MiB at least)."""
+    cap = peak * part
+    return int(max(cap * 4 / 3, cap + 64 * 2**20))
 
 
 def table(rows: Sequence[Row]) -> str:
