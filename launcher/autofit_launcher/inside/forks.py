@@ -50,7 +50,8 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
     comes after theirs.
     """
     Path(f"{place}{CAME}").touch()
-    environ, os.environ[_CHECK], refused = dict(os.environ), "1", ""
+    before, refused = dict(os.environ), ""
+    os.environ.setdefault(_CHECK, "1")
     try:
         if place.rpartition(".")[2] != str(os.getpid()):
             raise RuntimeError("the command starts another program")
@@ -63,6 +64,8 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
             refused = _unsafe()
     except BaseException as error:
         refused = f"{type(error).__name__}: {error}"
+    if _CHECK not in before:
+        os.environ.pop(_CHECK, None)
     if refused:
         Path(f"{place}{_REFUSED}").write_text(refused, encoding="utf-8")
         os._exit(0)
@@ -70,7 +73,7 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
     server.bind(f"{place}.new")
     server.listen()
     os.rename(f"{place}.new", place)
-    _Server(server, environ, argv[: len(argv) - len(sys.argv) + 1]).run()
+    _Server(server, before, argv[: len(argv) - len(sys.argv) + 1]).run()
 
 
 def _imports(program: str) -> Iterator[ast.stmt]:
@@ -116,8 +119,10 @@ def _unsafe() -> str:
 
 class _Server:
     def __init__(self, server: socket.socket, environ: dict[str, str], head: Sequence[str]) -> None:
-        """``head``: the words of the command up to its program."""
+        """``environ``: the variables before the imports; ``head``: the words of the command up to its program."""
         self._server, self._environ, self._head, self._pid = server, environ, list(head), os.getpid()
+        self._imported = {name: os.environ.get(name) for name in {*environ, *os.environ} if environ.get(name) != os.environ.get(name)}
+        """Variables that an import has set, or taken away (None)."""
         self._asked: dict[int, socket.socket] = {}
         """Child -> the connection of who asked for it."""
         self._ends: dict[int, int] = {}
@@ -185,8 +190,9 @@ class _Server:
         sys.path[at:at] = self._preloads(asked["env"])
         if tempfile.tempdir == os.environ.get("TMPDIR"):  # an import has asked for it
             tempfile.tempdir = None
+        env = {**asked["env"], **self._imported}
         os.environ.clear()
-        os.environ.update(asked["env"])
+        os.environ.update({name: value for name, value in env.items() if value is not None})
         words, before = asked["argv"][len(self._head) :], len(sys.argv) - 1
         sys.argv[1:] = words
         if (whole := getattr(sys, "orig_argv", None)) is not None:

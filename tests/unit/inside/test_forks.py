@@ -154,13 +154,18 @@ def test_a_command_whose_libraries_bear_no_fork_is_started_anew(
         assert isinstance(started(tmp_path)[0], subprocess.Popen) and why in capfd.readouterr().err
 
 
-def test_where_a_forked_command_puts_its_temporary_files_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_command_has_variables_and_a_temporary_folder_as_if_it_had_made_its_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "site-packages").mkdir()
-    (tmp_path / "site-packages" / "asks.py").write_text("import tempfile\nthere = tempfile.gettempdir()")
+    (tmp_path / "site-packages" / "asks.py").write_text(
+        "import os, tempfile\nthere = tempfile.gettempdir()\nos.environ['MADE'] = 'here'\ndel os.environ['GONE']"
+    )
+    monkeypatch.setenv("GONE", "x")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
     monkeypatch.chdir(tmp_path)
-    Path("t.py").write_text("import asks\nprint(asks.there, asks.tempfile.gettempdir())")
+    Path("t.py").write_text("import asks, os\nprint(asks.there, asks.tempfile.gettempdir(), os.environ['MADE'], 'GONE' in os.environ)")
     with served(tmp_path, monkeypatch):
         child, log = started(tmp_path)
         assert isinstance(child, Forked) and child.wait(20) == 0
-    assert log.read_text().split() == [str(tmp_path / "forks"), str(tmp_path / "trial/scratch/t")]
+    assert log.read_text().split() == [str(tmp_path / "forks"), str(tmp_path / "trial/scratch/t"), "here", "False"]
