@@ -26,7 +26,7 @@ from benchmarks.gpu_check.rows import ROOT
 
 SCRIPT = str(ROOT / "benchmarks" / "gpu_hour" / "train.py")
 KEPT = {"YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false", "COLUMNS": "160", "NO_COLOR": "1"}
-FITS = re.compile(r"^ *rung +\d+ +fits", re.MULTILINE)
+FITS = re.compile(r"^ *rung +\d+ (.* )?fits ", re.MULTILINE)
 MOST_APART = {"allocated": 0.01, "reserved": 0.05}
 NEIGHBOUR = """
 import pathlib, sys, time, torch

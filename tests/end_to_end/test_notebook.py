@@ -26,7 +26,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path, monke
     said = {cell["id"]: _said(cell) for cell in book.cells if cell.cell_type == "code"}
     assert said["run"] == "'done'" and said["values"] == "(128, 2, 256)" and said["kept"] == "True"
     assert "out_of_memory" in said["tried"] and "'fits'" in said["tried"]
-    assert "--batch-size 128" in said["command"] and "80 bytes, in which no trainer starts" in said["bad"]
+    assert "--batch-size 128" in said["command"] and "in bytes, and no trainer starts" in said["bad"]
     streams = "".join(one.text for cell in book.cells if cell.cell_type == "code" for one in cell.outputs if "text" in one)
     assert not set(re.findall(r"\x1b\[[?0-9;]*([A-Za-z])", streams)) - {"m"}, "a line that is drawn anew"
     assert os.sep.join(("runs", "autofit")) in said["report"] and len(list(place.glob("runs/autofit/*/report.html"))) >= 1

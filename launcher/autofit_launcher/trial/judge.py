@@ -25,6 +25,10 @@ it better. What has been spilled goes over PCIe at a twentieth of the card's own
 so that 5 % of the traffic gone there doubles the time."""
 
 
+_STACK_BYTES = 8 * 2**20
+"""Memory that a thread takes of a CPU's budget at once, for its stack."""
+
+
 def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool) -> bool:
     """Tells whether the highest memory use seen came close to what the trial was allowed.
 
@@ -37,7 +41,7 @@ def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool) -> bool
     if on_card and report.uses and (report.uses[-1].ooms or report.uses[-1].retries):
         return True
     seen = report.peak_bytes if on_card else max(report.peak_bytes, ending.peak_data_bytes - report.base_bytes)
-    return seen >= NEAR_LIMIT * limit
+    return seen >= min(NEAR_LIMIT * limit, limit - _STACK_BYTES)
 
 
 def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, lost: Sequence[str] = (), taken: str = "") -> Verdict:
