@@ -64,8 +64,6 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
             refused = _unsafe()
     except BaseException as error:
         refused = f"{type(error).__name__}: {error}"
-    if _CHECK not in before:
-        os.environ.pop(_CHECK, None)
     if refused:
         Path(f"{place}{_REFUSED}").write_text(refused, encoding="utf-8")
         os._exit(0)
@@ -121,7 +119,8 @@ class _Server:
     def __init__(self, server: socket.socket, environ: dict[str, str], head: Sequence[str]) -> None:
         """``environ``: the variables before the imports; ``head``: the words of the command up to its program."""
         self._server, self._environ, self._head, self._pid = server, environ, list(head), os.getpid()
-        self._imported = {name: os.environ.get(name) for name in {*environ, *os.environ} if environ.get(name) != os.environ.get(name)}
+        now = {name: os.environ.get(name) for name in {*environ, *os.environ} - {_CHECK, *_OWN}}
+        self._imported = {name: value for name, value in now.items() if value != environ.get(name)}
         """Variables that an import has set, or taken away (None)."""
         self._asked: dict[int, socket.socket] = {}
         """Child -> the connection of who asked for it."""
@@ -251,10 +250,11 @@ def forked(argv: Sequence[str], env: Mapping[str, str], streams: Sequence[int]) 
     its output and of its errors."""
     place = os.environ.get(FORKS, "")
     while place and not os.path.exists(place):
+        lives = os.path.exists(f"/proc/{(pid := int(place.rpartition('.')[2]))}/exe")
         with contextlib.suppress(FileNotFoundError):
             _anew(Path(f"{place}{_REFUSED}").read_text(encoding="utf-8"))
             return None
-        if not os.path.exists(f"/proc/{(pid := int(place.rpartition('.')[2]))}/exe"):
+        if not lives:
             _anew("the process that was to fork it has ended")
             return None
         if not os.path.exists(f"{place}{CAME}") and reach.out_of(pid):

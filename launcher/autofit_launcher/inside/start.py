@@ -58,7 +58,7 @@ def begin(settings: ProbeSettings) -> None:
         instrument.takes(settings)
         overlay.moves(Path(settings.overlay), _kept(settings))
         if settings.same and "torch" in sys.modules:
-            twin.takes(settings.same, Path(settings.records))
+            twin.WATCH.takes(settings.same, Path(settings.records))
         if not settings.budget_only:
             Path(settings.records, LOADED).touch()
         for library in sys.modules.keys() & based.keys():

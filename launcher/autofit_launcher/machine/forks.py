@@ -15,8 +15,6 @@ from autofit_launcher.machine import process
 from autofit_launcher.machine.process import Child
 
 MODULE = "autofit_launcher.inside.server"
-HARMLESS = ("-u", "-B")
-"""Python's own words with which it imports what it does without them."""
 
 
 @dataclass(slots=True)
@@ -36,7 +34,7 @@ class Forks:
         """Starts the server in the folder ``place``, if it isn't there; returns the variable by which a trial's process finds it.
         None is started where a command's program isn't Python's, or Python gets words that may keep the probe out (-I), or are it (-m)."""
         program, *words = next(iter(orders.payload.get("twins", ())), orders.payload)["argv"]
-        words = list(itertools.dropwhile(HARMLESS.__contains__, words))
+        words = list(itertools.dropwhile(("-u", "-B").__contains__, words))  # with which the same is imported
         keeps_out = os.path.basename(program).startswith("python") and words and words[0].startswith("-")
         if self._given_up or keeps_out or not process.is_python(program):
             return {}

@@ -25,12 +25,8 @@ it better. What has been spilled goes over PCIe at a twentieth of the card's own
 so that 5 % of the traffic gone there doubles the time."""
 
 
-_STACK_BYTES = 8 * 2**20
-"""Memory that a thread takes of a CPU's budget at once, for its stack."""
-
-
-def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool) -> bool:
-    """Tells whether the highest memory use seen came close to what the trial was allowed.
+def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, asked: int) -> bool:
+    """Tells whether the highest memory use seen came close to what the trial was allowed, or left less than what it ``asked`` for.
 
     On a card, an allocation that the allocator refused, or for which it emptied its cache, also shows it. The process's host memory
     (``Ending.peak_data_bytes``) doesn't count there.
@@ -41,7 +37,7 @@ def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool) -> bool
     if on_card and report.uses and (report.uses[-1].ooms or report.uses[-1].retries):
         return True
     seen = report.peak_bytes if on_card else max(report.peak_bytes, ending.peak_data_bytes - report.base_bytes)
-    return seen >= min(NEAR_LIMIT * limit, limit - _STACK_BYTES)
+    return seen >= min(NEAR_LIMIT * limit, limit - asked)
 
 
 def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, lost: Sequence[str] = (), taken: str = "") -> Verdict:
@@ -279,7 +275,7 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host_memory", line="killed (SIGKILL), as the kernel's out-of-memory killer does")
-    if not _at_the_limit(report, ending, on_card=on_card):
+    if not _at_the_limit(report, ending, on_card=on_card, asked=8 * 2**20 if "can't start new thread" in said else 0):  # for its stack
         return None
     full = f"with all of its {report.ceiling_bytes or report.cap_bytes} bytes in use"
     if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:

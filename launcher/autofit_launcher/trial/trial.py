@@ -166,8 +166,7 @@ def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
     caused. A crash of the command's own was seen without a fork, too (``inside.plainly``), and one that was followed in vain did train."""
     _put_aside(orders)
     trial = _finished(job, rung, orders, plan)
-    of_its_own = trial.report.failure is not None or trial.report.facts.get("ended") == "given_up"
-    of_its_own = of_its_own or trial.seconds > job.recipe.trial.timeout_s
+    of_its_own = trial.report.failure or trial.report.facts.get("ended") == "given_up" or trial.seconds > job.recipe.trial.timeout_s
     if job.forks.serves and trial.verdict.kind in (Kind.STALLED, Kind.VACUOUS, Kind.CRASHED) and not of_its_own:
         job.forks.give_up()
         job.say(f"            started anew: as a fork, {trial.verdict.why}", "dim")
@@ -200,9 +199,8 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> tuple[Ending, HostUse]:
     finally:
         meter.stop()
         job.forks.sweep()
-    ending = replace(ending, full_disk=host.full_disk(place))  # now: what it has written is removed
-    seen = {name: getattr(watch, name) for name in ("stood_still", "peak_data_bytes")}
-    return replace(ending, **seen), meter.use
+    full_disk = host.full_disk(place)  # now: what it has written is removed
+    return replace(ending, full_disk=full_disk, stood_still=watch.stood_still, peak_data_bytes=watch.peak_data_bytes), meter.use
 
 
 def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:

@@ -111,6 +111,7 @@ PINNED = "RuntimeError: Caught RuntimeError in pin memory thread for device 0. C
 ENDED = Failure(types=(OVER_CAP, "BaseException"), message="OverCap: phase train needed 1200 bytes", traceback="Traceback ...")
 AT_THE_CAP = {"base_bytes": 1000, "cap_bytes": 1000}
 ONEDNN = "RuntimeError: could not create a primitive"
+NO_THREAD = dataclasses.replace(failed("RuntimeError: can't start new thread"), cap_bytes=12 * MIB)
 NOT_EXACT = "NotExact: accumulation from outside can't be exact here: the optimizer is given a closure"
 LEFT = 60 - GOOD.validation_batches
 
@@ -165,6 +166,8 @@ OVER = but(uses=(use("train", 900), use("validate", 1001), use("finish", 1100)),
     (dataclasses.replace(failed(ONEDNN), **AT_THE_CAP, uses=(card("setup", reserved_bytes=960),)), {"returncode": 1},
      (Kind.OUT_OF_MEMORY, "host", 960), ""),
     (failed(ONEDNN), {"returncode": 1}, (Kind.CRASHED, None, 700), ""),
+    (NO_THREAD, {"returncode": 1, "peak_data_bytes": 5 * MIB}, (Kind.OUT_OF_MEMORY, "host", 700), ""),
+    (NO_THREAD, {"returncode": 1, "peak_data_bytes": 3 * MIB}, (Kind.CRASHED, None, 700), ""),
     (failed(CUDA_2_1), {"device": "cuda", "returncode": 1, "taken": "2.0 GiB of cuda:0 are free"}, (Kind.CARD_TAKEN, None, 700), ""),
     (failed(NOT_EXACT, types=("NotExact", "RuntimeError")), {"returncode": 1}, (Kind.ALTERED, "accumulation", 700),
      "accumulation from outside can't be exact here"),

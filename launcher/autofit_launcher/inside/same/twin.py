@@ -43,11 +43,6 @@ WATCH: Updates
 """This process's watch."""
 
 
-def takes(said: Mapping[str, Any], records: Path) -> None:
-    """Takes the orders of a twin that was forked off before its program began."""
-    WATCH.takes(TwinOrders(**said), records)
-
-
 def install(said: Mapping[str, Any], records: Path) -> None:
     """Installs the watch, with torch just imported. ``said``: ``TwinOrders`` as a dictionary."""
     global WATCH
@@ -88,8 +83,9 @@ class Updates:
 
     # -- installing
 
-    def takes(self, told: TwinOrders, records: Path) -> None:
-        self._told = self._rows.told = told
+    def takes(self, said: Mapping[str, Any], records: Path) -> None:
+        """Takes the orders of a twin that was forked off before its program began."""
+        self._told = self._rows.told = TwinOrders(**said)
         self._records, self._owner = records, os.getpid()
 
     def install(self) -> None:
