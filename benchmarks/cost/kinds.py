@@ -75,6 +75,8 @@ class Kind:
     """Files that have to be the plain command's to the byte."""
     lower: bool = False
     """True: also launched on a budget of which a fifth of its peak is missing."""
+    draws: bool = False
+    """True: it draws at random as it trains (dropout), so that a lower rung's weights are another draw."""
 
     def write(self, folder: Path) -> None:
         """Writes the script, and what lies beside it."""
@@ -160,7 +162,7 @@ KINDS = {
                    "rows": TRAINED + SPREAD.format("[one.ids[:48] for one in tokenizer.encode_batch(lines)]")},
         ),
         Kind(
-            name="Trainer", needs="transformers", lower=True, files=_example("hf_trainer"), leaves="out/model.safetensors",
+            name="Trainer", needs="transformers", lower=True, draws=True, files=_example("hf_trainer"), leaves="out/model.safetensors",
             words="{python} train.py --output_dir out --per_device_train_batch_size 64 --num_train_epochs 1 --logging_steps 1 "
             "--report_to none",
         ),
@@ -183,7 +185,7 @@ KINDS = {
         ),
         Kind(
             name="Lightning", needs="lightning", files=_example("lightning"), leaves="lightning_logs/version_0/checkpoints/*.ckpt",
-            words="{python} train.py --batch_size 512 --width 16 --epochs 2", lower=True,
+            words="{python} train.py --batch_size 448 --width 16 --epochs 2", lower=True,
         ),
         Kind(name="pool of spawned", parts={"imports": "import multiprocessing", "own": ROW, "rows": POOL}),
         Kind(
@@ -192,7 +194,7 @@ KINDS = {
         ),
         Kind(name="python -u", words="{python} -u train.py --batch-size 64"),
         Kind(
-            name="YOLO", needs="ultralytics", lower=True, leaves="out/train/weights/last.pt", files={"train.py": ""},
+            name="YOLO", needs="ultralytics", leaves="out/train/weights/last.pt", files={"train.py": ""},
             words="{bin}/yolo detect train model=yolov8n.yaml data={data} imgsz=96 batch=8 epochs=2 workers=0 plots=False "
             "project={out}",
         ),

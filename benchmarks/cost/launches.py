@@ -37,7 +37,7 @@ from benchmarks.third_party.weights import apart, held
 
 DATA = ROOT / "benchmarks" / "results" / "launches.jsonl"
 HEADING = "\n## Launches with forks\n"
-LOSSES = re.compile(r"loss\W+(\d+\.[\d.e-]+)")
+LOSSES = re.compile(r"loss[^\w,]+(\d+\.[\d.e-]+)")
 ANEW = re.compile(r"autofit: the command is started anew: (.*)")
 
 
@@ -112,16 +112,18 @@ def launch(kind: Kind, place: Path, plain: Path, budget: int, row: Row) -> Row:
     return row
 
 
-def wrong(row: Row) -> str:
-    """Says what is wrong with a launch; empty where nothing is."""
-    if row["status"] != "done":
-        return f"{row['status']}"
-    same = row["apart"] == 0.0 and row["losses"]["same"] if not row["rung"] else row["apart"] is not None and row["apart"] <= ROUNDED
-    differs = "" if same and not row["unlike"] else f"differs ({row['apart']} apart)"
-    return ", ".join(filter(None, [differs, *(f"{name}: {row[name]}" for name in LEFT if row[name])]))
-
-
-LEFT = ("left_processes", "left_files", "missing_files")
+def wrong(row: Row) -> dict[str, str]:
+    """What is wrong with a launch, by the column that counts it; empty where nothing is. Where no rung fits, nothing may be there."""
+    refused, lower = row["status"] == "no_rung_fits", bool(row["rung"])
+    same = row["apart"] == 0.0 and row["losses"]["same"] and not row["unlike"]
+    rounded = lower and row["apart"] is not None and (row["apart"] <= ROUNDED or KINDS[row["kind"]].draws)
+    gone = {name: row[name] for name in ("left_processes", "left_files", *(() if refused else ("missing_files",))) if row[name]}
+    found = {
+        "hang": row["status"] if row["status"] == "hang" else "",
+        "differ": "" if refused or (row["status"] == "done" and (same or rounded)) else f"{row['status']}, {row['apart']} apart",
+        "left": str(gone) if gone else "",
+    }
+    return {name: said for name, said in found.items() if said}
 
 
 def wanted(kind: Kind, times: int) -> Iterator[tuple[int, int]]:
@@ -135,7 +137,8 @@ def wanted(kind: Kind, times: int) -> Iterator[tuple[int, int]]:
 
 def section(rows: Sequence[Row]) -> str:
     """Makes the last section of the page."""
-    lines = ["| command | launches | one rung lower | trials forked | started anew | why | hang | differ | left |", "|---|" + "---|" * 8]
+    lines = ["| command | launches | lower rung | no rung fits | trials forked | started anew | why | hang | differ | left |"]
+    lines.append("|---|" + "---|" * 9)
     for name in (name for name in KINDS if any(row["kind"] == name for row in rows)):
         lines.append(_line(name, [row for row in rows if row["kind"] == name]))
     lines.append(_line("all", rows))
@@ -153,9 +156,10 @@ def _line(name: str, rows: Sequence[Row]) -> str:
     tried = [way for row in rows for way in row["ways"].values()]
     anew = [why for way in tried if way != ["forked"] for why in way]
     why = "" if name == "all" else "; ".join(dict.fromkeys(re.sub(r"0x\w+|\d{3,}", "#", one) for one in anew)).replace("|", "/")
-    differ, gone = (sum(sign in wrong(row) for row in rows) for sign in ("differs", "_"))
-    cells = (len(rows), sum(bool(row["rung"]) for row in rows), tried.count(["forked"]), len(tried) - tried.count(["forked"]), why)
-    return f"| {name} | {' | '.join(map(str, cells))} | {sum(row['status'] == 'hang' for row in rows)} | {differ} | {gone} |"
+    forked, refused = tried.count(["forked"]), sum(row["status"] == "no_rung_fits" for row in rows)
+    bad = [sum(column in wrong(row) for row in rows) for column in ("hang", "differ", "left")]
+    cells = (name, len(rows), sum(bool(row["rung"]) for row in rows), refused, forked, len(tried) - forked, why, *bad)
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
