@@ -229,12 +229,6 @@ class Forked:
                 said += more
         return dict(json.loads(said)) if said else {}
 
-    def poll(self) -> int | None:
-        """Returns its exit status; None while it runs."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.wait(0)
-        return None
-
     def wait(self, timeout: float | None = None) -> int:
         """Returns its exit status; raises ``subprocess.TimeoutExpired``."""
         if self.returncode is None:
@@ -246,39 +240,37 @@ class Forked:
 
 
 def forked(argv: Sequence[str], env: Mapping[str, str], streams: Sequence[int]) -> Forked | None:
-    """Has the launch's server, once it serves, fork a process of that command; None where there is none for it. ``streams``: descriptors of
-    its output and of its errors."""
-    place = os.environ.get(FORKS, "")
-    while place and not os.path.exists(place):
-        lives = os.path.exists(f"/proc/{(pid := int(place.rpartition('.')[2]))}/exe")
-        with contextlib.suppress(FileNotFoundError):
-            _anew(Path(f"{place}{_REFUSED}").read_text(encoding="utf-8"))
-            return None
-        if not lives:
-            _anew("the process that was to fork it has ended")
-            return None
-        if not os.path.exists(f"{place}{CAME}") and reach.out_of(pid):
-            kill(pid)
-        time.sleep(0.03)
-    if not place:
+    """Has the launch's server, once it serves, fork a process of that command; None where there is none for it, or it can't be, which is
+    said in the trial's log. ``streams``: descriptors of its output and of its errors."""
+    if (place := os.environ.get(FORKS)) is None:
         return None
     connection = socket.socket(socket.AF_UNIX)
     try:
+        _serves(place)
         connection.connect(place)
         said = json.dumps({"argv": list(argv), "env": dict(env), "cwd": os.getcwd()}).encode() + b"\n"
         if rest := said[socket.send_fds(connection, [said], list(streams)) :]:
             connection.sendall(rest)
-    except OSError as error:
+        child = Forked(connection, argv)
+        if child.apart:
+            raise RuntimeError(f"it differs in {', '.join(child.apart)}")
+    except (OSError, RuntimeError) as why:
         connection.close()
-        _anew(str(error))
-        return None
-    child = Forked(connection, argv)
-    if child.apart:
-        _anew(f"it differs in {', '.join(child.apart)}")
+        print(f"autofit: the command is started anew: {why}", file=sys.stderr, flush=True)
         return None
     return child
 
 
-def _anew(why: str) -> None:
-    """Says in the trial's log why the command is started anew, which takes its imports' time."""
-    print(f"autofit: the command is started anew: {why}", file=sys.stderr, flush=True)
+def _serves(place: str) -> None:
+    """Returns once the server serves. Raises RuntimeError where it won't."""
+    if not place:
+        raise RuntimeError("its program is none of Python's, or Python's own words (-m, -c) say it")
+    while not os.path.exists(place):
+        lives = os.path.exists(f"/proc/{(pid := int(place.rpartition('.')[2]))}/exe")
+        with contextlib.suppress(FileNotFoundError):
+            raise RuntimeError(Path(f"{place}{_REFUSED}").read_text(encoding="utf-8"))
+        if not lives:
+            raise RuntimeError("the process that was to fork it has ended")
+        if not os.path.exists(f"{place}{CAME}") and reach.out_of(pid):
+            kill(pid)
+        time.sleep(0.03)

@@ -31,13 +31,15 @@ class Forks:
         return self._child is not None
 
     def begin(self, orders: Orders, env: Mapping[str, str], place: Path) -> Mapping[str, str]:
-        """Starts the server in the folder ``place``, if it isn't there; returns the variable by which a trial's process finds it.
+        """Starts the server in the folder ``place``, if it isn't there; returns the variable by which a trial's process finds it, or that there is none.
         None is started where a command's program isn't Python's, or Python gets words that may keep the probe out (-I), or are it (-m)."""
         program, *words = next(iter(orders.payload.get("twins", ())), orders.payload)["argv"]
         words = list(itertools.dropwhile(("-u", "-B").__contains__, words))  # with which the same is imported
         keeps_out = os.path.basename(program).startswith("python") and words and words[0].startswith("-")
-        if self._given_up or keeps_out or not process.is_python(program):
+        if self._given_up:
             return {}
+        if keeps_out or not process.is_python(program):
+            return {FORKS: ""}
         if self._child is None:
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()

@@ -191,7 +191,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> tuple[Ending, HostUse]:
     child = process.start(command, env={**env, **forks}, stdout=place / "stdout.log", stderr=place / "stderr.log")
     job.forks.adopted_by(child.pid)
     meter.begin(child.pid)
-    stall_s = min(job.recipe.recover.stall_s, FORK_STALLS_S if forks else math.inf)
+    stall_s = min(job.recipe.recover.stall_s, FORK_STALLS_S if job.forks.serves else math.inf)
     watch = TrialWatch(child, orders, job.say, comes_to=job.comes_to, stall_s=stall_s)
     try:
         with process.forward_signals(child, grace_s=1.0):

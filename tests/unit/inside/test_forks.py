@@ -102,7 +102,7 @@ def started(place: Path, *words: str, **env: str) -> tuple[subprocess.Popen[byte
 def test_a_forked_command_is_as_one_that_was_just_started(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["--a", "1"], []):
         child, log = started(place, *words)
-        assert isinstance(child, Forked) and child.wait(20) == child.poll() == 7
+        assert isinstance(child, Forked) and child.wait(20) == child.wait() == 7
         assert log.read_text() == f"{words} {place} None __main__  True\n"
         assert (place / "trial/scratch/overlay/files" / str(place)[1:] / "written").exists() and not (place / "written").exists()
     child, log = started(place, MARK="an import may depend on it")
@@ -118,7 +118,7 @@ def test_nothing_of_a_forked_command_outlives_who_asked_for_it_or_its_server(pla
     child._connection.close()
     process_is_gone(child.pid)
     child, _ = started(place, "waits")
-    assert isinstance(child, Forked) and child.poll() is None
+    assert isinstance(child, Forked) and child.returncode is None
     os.kill(int(os.environ[FORKS].rpartition(".")[2]), signal.SIGKILL)
     assert child.wait(5) == -signal.SIGKILL
     process_is_gone(child.pid)
