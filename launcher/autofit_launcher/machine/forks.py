@@ -31,7 +31,7 @@ class Forks:
         return self._child is not None
 
     def begin(self, orders: Orders, env: Mapping[str, str], place: Path) -> Mapping[str, str]:
-        """Starts the server in the folder ``place``, if it isn't there; returns the variable by which a trial's process finds it, or that there is none.
+        """Starts the server in folder ``place``, if it isn't there; returns the variable that tells a trial of it (empty: none).
         None is started where a command's program isn't Python's, or Python gets words that may keep the probe out (-I), or are it (-m)."""
         program, *words = next(iter(orders.payload.get("twins", ())), orders.payload)["argv"]
         words = list(itertools.dropwhile(("-u", "-B").__contains__, words))  # with which the same is imported
