@@ -99,6 +99,20 @@ def started(place: Path, *words: str, **env: str) -> tuple[subprocess.Popen[byte
         return plainly.started(mine, mine.scratch, around, temporary=str(mine.scratch / "t"), log=output), log
 
 
+def test_what_a_person_has_run_before_every_program_is_run_before_its_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text("import sys; print('colorsys' in sys.modules)")
+    (tmp_path / "t.py").write_text("import colorsys")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "early"))
+    with served(tmp_path, monkeypatch):
+        child, log = started(tmp_path)
+        assert isinstance(child, subprocess.Popen) and child.wait(20) == 0 and log.read_text() == "False\n"
+    assert "sitecustomize.py comes before its imports" in capfd.readouterr().err
+
+
 def test_a_forked_command_is_as_one_that_was_just_started(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for words in (["--a", "1"], []):
         child, log = started(place, *words)
