@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,8 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
         if place.rpartition(".")[2] != str(os.getpid()):
             raise RuntimeError("the command starts another program")
         for name in ("sitecustomize", "usercustomize"):  # a person's, which runs when this returns
-            if (spec := PathFinder.find_spec(name)) is not None and os.path.dirname(str(spec.origin)) != os.path.dirname(os.__file__):
-                raise RuntimeError(f"{spec.origin} comes before its imports")
+            if (own := importlib.machinery.PathFinder.find_spec(name)) and os.path.dirname(str(own.origin)) != os.path.dirname(os.__file__):
+                raise RuntimeError(f"{own.origin} comes before its imports")
         for statement in _imports(sys.argv[0]):
             exec(compile(ast.Module([statement], []), sys.argv[0], "exec"), {"__name__": __name__})
             if (refused := _unsafe()) or any(base in sys.modules for base in bases):

@@ -211,8 +211,7 @@ def temporary() -> str:
 _guardian: subprocess.Popen[bytes] | None = None
 _temporary = ""
 """Folder for what this launcher's children write for a moment. The guardian removes it when the launcher is gone."""
-_LONGEST = 46
-"""Length of a folder in which sockets of loader workers, in a trial's own one there, have a path of 107 bytes at most."""
+_LONGEST = 46  # of a folder in which sockets of loader workers, in a trial's own folder there, have a path of 107 bytes at most
 _guarded: set[str] = set()
 """Tokens of the children that are to be ended with us."""
 
@@ -235,8 +234,7 @@ def _tell_guardian(line: str) -> None:
 
 def _new_guardian() -> subprocess.Popen[bytes]:
     global _temporary
-    usual = tempfile.gettempdir()
-    _temporary = _temporary or tempfile.mkdtemp(prefix="autofit-", dir=usual if len(usual) <= _LONGEST else "/tmp")
+    _temporary = _temporary or tempfile.mkdtemp(prefix="autofit-", dir="/tmp" if len(tempfile.gettempdir()) > _LONGEST else None)
     env = {key: value for key, value in os.environ.items() if key != HELD}
     guardian = subprocess.Popen(
         (sys.executable, "-I", str(ENTRY), "autofit_launcher.inside.guardian", TOKEN, _temporary),  # -I: nothing of a person's path
