@@ -120,7 +120,7 @@ def test_a_fork_that_hangs_is_started_anew(which: str, tmp_path: Path, monkeypat
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
     monkeypatch.setattr(trial, "FORK_STALLS_S", 2.0)
     done = tried(str(tmp_path / "t.py"), tmp_path, "--width", "8")
-    assert fits(done) and said(done, "started anew: as a fork, it stood still")
+    assert fits(done) and said(done, "tried anew, alone: at first it stood still")
 
 
 def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:

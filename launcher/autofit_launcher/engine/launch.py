@@ -19,6 +19,7 @@ from autofit_launcher.common import files, procfs
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
 from autofit_launcher.common.memory_failures import OF_MACHINE
+from autofit_launcher.common.orders import PLAIN
 from autofit_launcher.common.report import VERSIONS, WORLD_SIZE, Phase
 from autofit_launcher.common.sizes import format_duration
 from autofit_launcher.config.recipe import Draft, as_yaml
@@ -166,6 +167,8 @@ class Launch:
     is ever launched, not on ``resume`` either."""
     ahead: run.Ahead | None = None
     """The full run of a rung that is being tried or proven, begun ahead; it waits."""
+    alone: bool = False
+    """True: a trial has crashed, and no run is begun ahead any more."""
 
     def told(self) -> Screen:
         """Writes the record, and returns the screen: what is shown has been written down."""
@@ -679,7 +682,7 @@ def make_trial(launch: Launch, rung: Rung, *, job: Job | None = None, why: str =
         _end_ahead(launch)  # an earlier rung's
         launch.told().say(f"trial {len(made) + 1}: rung {rung.index}  {rung}", "")
         tried = trial.run(replace(job, comes_to=functools.partial(_begin_ahead, launch, job, rung)), rung)
-        if tried.verdict.kind is Kind.CRASHED and launch.ahead is not None and launch.ahead.waits():  # of what both would have, perhaps
+        if tried.verdict.kind is Kind.CRASHED and launch.ahead is not None:  # of what both would have, perhaps
             _end_ahead(launch)
             tried = trial.run(job, rung)
         if job.adapter.general and not job.adapter.asked.unseen_step:
@@ -712,7 +715,10 @@ def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
 def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> None:
     """Begins the run of a rung, and the imports of its twins, beside its trial: what they do before their first change and the device isn't
     waited for later. In a launch's first trial that is done while imports are made; later ones are forked, and often fail at once."""
-    if launch.trials and phase in (Phase.START, Phase.SETUP):
+    if phase == PLAIN:  # a crash: what both would have is the plain command's
+        _end_ahead(launch)
+        launch.alone = True
+    if launch.alone or (launch.trials and phase in (Phase.START, Phase.SETUP)):
         return
     if launch.ahead is not None and not procfs.leaves_room(pid, free=host.memory()[1]):
         _end_ahead(launch)

@@ -27,7 +27,7 @@ from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
 from autofit_launcher.common.files import replace as replace_text
 from autofit_launcher.common.memory_failures import NEAR_LIMIT, lost_in
-from autofit_launcher.common.orders import CAME, HELD, SAVES, STEPS, TURN
+from autofit_launcher.common.orders import HELD, SAVES, STEPS, TURN
 from autofit_launcher.common.sizes import GIB
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
@@ -107,22 +107,12 @@ class Ahead:
         replace_text(self.turn, str(devices.free_now(budget) or ""))
         return self.child
 
-    def waits(self) -> bool:
-        """Tells whether the process comes to where it waits: a program that fails by itself doesn't, whatever stands beside it."""
-        until = time.monotonic() + LONGEST_START_S
-        while not (came := _came(self.turn).exists()) and time.monotonic() < until:
-            if self.child.process.poll() is not None:
-                return False
-            time.sleep(0.05)
-        return came
-
     def end(self) -> None:
         """Ends the process, which has changed nothing."""
         self.child.end(grace_s=0.0)
         shutil.rmtree(self.files.processes, ignore_errors=True)
 
 
-LONGEST_START_S = 60.0
 LEAST_FREE_BYTES = 4 * GIB
 """Host memory without which no run is begun ahead: what its imports take shows only once they are made."""
 
@@ -137,13 +127,8 @@ def ahead(job: Job, rung: Rung, *, show: tuple[Shows, Shows], beside: int) -> Ah
     room = free > LEAST_FREE_BYTES and procfs.leaves_room(beside, free=free)
     if (command.ranks or 1) > 1 or not room or not process.is_python(command.words[0]):
         return None
-    for one in (turn, _came(turn)):
-        one.unlink(missing_ok=True)
+    turn.unlink(missing_ok=True)
     return Ahead(command, start(job, command, files, show=show, turn=turn), files, turn)
-
-
-def _came(turn: Path) -> Path:
-    return turn.with_name(f"{turn.name}{CAME}")
 
 
 def _held(budget: Budget) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.common.memory_failures import memory_failure
-from autofit_launcher.common.orders import Orders, ProbeSettings, injected
+from autofit_launcher.common.orders import PLAIN, Orders, ProbeSettings, injected
 from autofit_launcher.common.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.forks import Forked, forked
@@ -87,7 +87,7 @@ def started(
 
 def _ran(orders: Orders, env: Mapping[str, str], longest: float) -> tuple[bool, str]:
     """Runs the command plainly; returns (whether it did well by itself, in words)."""
-    place = orders.scratch / "plain"
+    place = orders.scratch / PLAIN
     (place / "t").mkdir(parents=True)
     plain = {**env, **{name: value for name, value in NOTHING_FROM_OUTSIDE.items() if name in env}}
     with (place / "log").open("wb") as log:

@@ -30,7 +30,7 @@ from typing import Any
 from autofit_launcher.common import procfs
 from autofit_launcher.common.files import tail
 from autofit_launcher.common.memory_failures import ECHO
-from autofit_launcher.common.orders import LOADED, RANKS, REPORT, TEMPORARY, Orders
+from autofit_launcher.common.orders import LOADED, PLAIN, RANKS, REPORT, TEMPORARY, Orders
 from autofit_launcher.common.report import (
     CARD,
     HELD_AHEAD,
@@ -85,7 +85,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     _keep(reports, Path(orders.folder))
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
         seconds = time.monotonic() - began
-        report = proven(report, orders, environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
+        report = proven(report, orders, environment(orders, orders.scratch / PLAIN), seconds=seconds, cure=FORCE)
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)

@@ -15,7 +15,7 @@ from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.common import files, procfs
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.memory_failures import Source, lost_in
-from autofit_launcher.common.orders import RANKS, REPORT, Orders
+from autofit_launcher.common.orders import PLAIN, RANKS, REPORT, Orders
 from autofit_launcher.common.report import (
     BUDGET_ERROR,
     PASS_SAMPLES,
@@ -162,16 +162,18 @@ def _squeezed_alone(trial: Trial) -> bool:
 
 
 def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
-    """Tries what the orders say from the beginning; once more, started anew, where it was forked and came to an end that this may have
-    caused. A crash of the command's own was seen without a fork, too (``inside.plainly``), and one that was followed in vain did train."""
+    """Tries what the orders say from the beginning; once more, alone and started anew, where it came to an end of which a fork, or a run
+    begun ahead, may be the cause. A crash of the command's own was seen without them, too (``inside.plainly``), and one that was followed
+    in vain did train."""
     _put_aside(orders)
     trial = _finished(job, rung, orders, plan)
     of_its_own = trial.report.failure or trial.report.facts.get("ended") == "given_up" or trial.seconds > job.recipe.trial.timeout_s
-    if job.forks.serves and trial.verdict.kind in (Kind.STALLED, Kind.VACUOUS, Kind.CRASHED) and not of_its_own:
+    not_alone = job.forks.serves or (orders.scratch / PLAIN).exists()
+    if not_alone and trial.verdict.kind in (Kind.STALLED, Kind.VACUOUS, Kind.CRASHED) and not of_its_own:
         job.forks.give_up()
-        job.say(f"            started anew: as a fork, {trial.verdict.why}", "dim")
+        job.say(f"            tried anew, alone: at first {trial.verdict.why}", "dim")
         _put_aside(orders)
-        trial = _noted(_finished(job, rung, orders, plan), f"started anew: as a fork, {trial.verdict.why}")
+        trial = _noted(_finished(job, rung, orders, plan), f"tried anew, alone: at first {trial.verdict.why}")
     return trial
 
 
@@ -267,7 +269,7 @@ class TrialWatch:
 
     def __init__(self, child: Child, orders: Orders, say: Say, *, stall_s: float, comes_to: Callable[[int, str], object]) -> None:
         self._child, self._say, self._comes_to = child, say, comes_to
-        self._report = orders.report_path
+        self._report, self._plainly = orders.report_path, orders.scratch / PLAIN
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[float, ...] = ()
         self._began = self._looked = child.awake.seconds
@@ -285,7 +287,7 @@ class TrialWatch:
         for one in procfs.family(self._child.pid):
             with suppress(OSError):  # it has ended
                 self.peak_data_bytes = max(self.peak_data_bytes, procfs.data_bytes(one))
-        phase = (TrialReport.read(self._report) or TrialReport()).phase
+        phase = PLAIN if self._plainly.exists() else (TrialReport.read(self._report) or TrialReport()).phase
         before, self._seen = self._seen, tuple(map(files.written_at, self._signs))
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
         if self._silence.look(now, grew=self._seen != before, busy_s=busy_s) and not self.stood_still:

@@ -16,7 +16,7 @@ from autofit_launcher.adapter.build import ladder_of
 from autofit_launcher.adapter.commands import Command
 from autofit_launcher.adapter.protocol import FIRST, RunStart
 from autofit_launcher.common.files import plain
-from autofit_launcher.common.orders import VARIABLE, ProbeSettings
+from autofit_launcher.common.orders import PLAIN, VARIABLE, ProbeSettings
 from autofit_launcher.common.report import SEARCHES, Failure, PhaseUse, TrialReport
 from autofit_launcher.config.schema import DeviceRules, Recipe
 from autofit_launcher.engine import launch as engine
@@ -134,13 +134,12 @@ def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
 def test_a_trial_that_crashes_beside_a_run_begun_ahead_is_made_once_more_alone(
     card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, ended = make_job(tmp_path), list[str]()
-    monkeypatch.setattr(
-        launch, "ahead", lambda *_, **__: SimpleNamespace(end=lambda: ended.append("of a port that both would have"), waits=lambda: True)
-    )
+    job, ended, comes = make_job(tmp_path), list[str](), ["train"]
+    monkeypatch.setattr(launch, "ahead", lambda *_, **__: SimpleNamespace(end=lambda: ended.append("of a port that both would have")))
 
     def run(job: Job, rung: Any, **_: Any) -> Trial:
-        job.comes_to(1, "train")
+        for phase in comes:
+            job.comes_to(1, phase)
         return tried(job, Kind.FITS if ended else Kind.CRASHED, index=rung.index)
 
     monkeypatch.setattr(trial, "run", run)
@@ -148,6 +147,10 @@ def test_a_trial_that_crashes_beside_a_run_begun_ahead_is_made_once_more_alone(
     assert engine.make_trial(asked, job.ladder.asked).verdict.fits and len(ended) == len(asked.trials) == 1 and asked.ahead is None
     monkeypatch.setattr(launch, "ahead", lambda *_, **__: (_ for _ in ()).throw(OSError("a full disk")))
     assert engine.make_trial(asked, job.ladder.asked).verdict.fits and asked.ahead is None, "it is started when it is its turn"
+    monkeypatch.setattr(launch, "ahead", lambda *_, **__: SimpleNamespace(end=lambda: comes.append("ended")))
+    comes[:], ended[:] = ["train", PLAIN, "start"], []
+    crashed = engine.make_trial(asked, job.ladder.asked)
+    assert crashed.verdict.kind is Kind.CRASHED and comes[3:] == ["ended"] and len(asked.trials) == 3, "its own, seen alone"
 
 
 def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
