@@ -723,10 +723,9 @@ def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> 
     if launch.ahead is not None and not procfs.leaves_room(pid, free=host.memory()[1]):
         _end_ahead(launch)
         return
-    with suppress(OSError, BadInput):
+    with suppress(OSError, BadInput):  # a full disk, say: both are started when it is their turn, or that is told then
         proof.begin(job, rung)
-    if launch.show is not None and launch.ahead is None and not launch.attempts:
-        with suppress(OSError, BadInput):  # a full disk, say: it is started when it is its turn, or that is told then
+        if launch.show is not None and launch.ahead is None and not launch.attempts:
             launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
 
 

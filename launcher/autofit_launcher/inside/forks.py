@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ _FORKED_WELL = {"jemalloc_bg_thd"}
 """Names of threads whose library has a child do without (Arrow's jemalloc, by its own ``pthread_atfork``)."""
 _INSTALLED = {"site-packages", "dist-packages"}
 _REFUSED, PATH = ".refused", "PYTHONPATH"
+_THREADS = "/proc/self/task"
+_STACKS_KEPT = 5
+"""Stacks of ended threads that glibc keeps. A child's first threads would have them for nothing, and those of the run take 8 MiB of a CPU's
+budget each: as many threads as have ended hold them."""
 _CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """This variable has PyTorch ask the driver's library whether there is a card, and not begin CUDA for that, which no fork survives."""
 
@@ -50,7 +55,7 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
     comes after theirs.
     """
     Path(f"{place}{CAME}").touch()
-    before, refused = dict(os.environ), ""
+    before, refused, most = dict(os.environ), "", 0
     os.environ.setdefault(_CHECK, "1")
     try:
         if place.rpartition(".")[2] != str(os.getpid()):
@@ -60,10 +65,12 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
                 raise RuntimeError(f"{own.origin} comes before its imports")
         for statement in _imports(sys.argv[0]):
             exec(compile(ast.Module([statement], []), sys.argv[0], "exec"), {"__name__": __name__})
+            most = max(most, len(os.listdir(_THREADS)))
             if (refused := _unsafe()) or any(base in sys.modules for base in bases):
                 break
         if "torch" in sys.modules and not refused:
             importlib.import_module("torch._dynamo")  # as every optimizer does
+            most = max(most, len(os.listdir(_THREADS)))
             refused = _unsafe()
     except BaseException as error:
         refused = f"{type(error).__name__}: {error}"
@@ -75,6 +82,9 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
     server.listen()
     os.rename(f"{place}.new", place)
     _Server(server, before, argv[: len(argv) - len(sys.argv) + 1]).run()
+    (held := allocate_lock()).acquire()
+    for _ in range(min(most - len(os.listdir(_THREADS)), _STACKS_KEPT)):
+        start_new_thread(held.acquire, ())
 
 
 def _imports(program: str) -> Iterator[ast.stmt]:
@@ -108,7 +118,7 @@ def _unsafe() -> str:
     if not (child := os.fork()):
         os._exit(0)
     os.waitpid(child, 0)  # OpenBLAS ends its threads for that
-    threads = {Path(f"/proc/self/task/{one}/comm").read_text().strip() for one in os.listdir("/proc/self/task") if int(one) != os.getpid()}
+    threads = {Path(_THREADS, one, "comm").read_text().strip() for one in os.listdir(_THREADS) if int(one) != os.getpid()}
     if strange := threads - _FORKED_WELL:
         return f"its libraries have started threads ({', '.join(sorted(strange))})"
     for number in os.listdir("/proc/self/fd"):

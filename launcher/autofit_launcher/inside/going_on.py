@@ -15,10 +15,10 @@ from typing import Any
 from autofit_launcher.common import checkpoint_files
 from autofit_launcher.common.memory_failures import maybe_memory
 from autofit_launcher.common.orders import Orders
-from autofit_launcher.common.report import Phase, TrialReport
+from autofit_launcher.common.report import NOT_EXACT, Phase, TrialReport
 from autofit_launcher.inside import kept_checkpoint
 from autofit_launcher.inside.kept_checkpoint import KEPT
-from autofit_launcher.inside.plainly import refuses, speaks_of_memory
+from autofit_launcher.inside.plainly import speaks_of_memory
 
 _NO_FAULT = {"FileNotFoundError", "StopIteration", "NameError", "ZeroDivisionError"}
 """Failures before a batch that accuse nobody: native code may not find what lies in the overlay, batches are left out, and a loop that has
@@ -67,7 +67,8 @@ def gone_on(report: TrialReport, status: int, path: str, orders: Orders) -> Tria
     observed = {name: value for name, value in report.observed.items() if name != "accumulation"}  # a pass may go on at its end
     report = dataclasses.replace(report, uses=uses, observed=observed)
     failure = report.failure
-    if status < 0 or report.swallowed or (failure and (speaks_of_memory(failure) or refuses(failure) or maybe_memory(failure.message))):
+    of_memory = failure and (speaks_of_memory(failure) or maybe_memory(failure.message))
+    if status < 0 or report.swallowed or of_memory or (failure and NOT_EXACT in failure.types):
         return report
     words = (failure.message.strip().splitlines() or ["?"])[0][:200] if failure is not None else ""
     if not report.optimizer_steps:

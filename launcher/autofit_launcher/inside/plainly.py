@@ -18,7 +18,7 @@ from typing import Any
 
 from autofit_launcher.common.memory_failures import memory_failure
 from autofit_launcher.common.orders import PLAIN, Orders, ProbeSettings, injected
-from autofit_launcher.common.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
+from autofit_launcher.common.report import OVER_CAP, Failure, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.forks import Forked, forked
 from autofit_launcher.inside.lifeline import die_with_parent
@@ -34,11 +34,6 @@ OVERLAY = "overlay"
 def speaks_of_memory(failure: Failure) -> bool:
     """Tells whether a failure is one of memory, and no crash that is to be proven."""
     return OVER_CAP in failure.types or memory_failure(failure.message, types=failure.types) is not None
-
-
-def refuses(failure: Failure) -> bool:
-    """Tells whether it is no crash, but our own word that the trial can't be what was asked."""
-    return NOT_EXACT in failure.types
 
 
 def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, seconds: float, cure: str) -> TrialReport:

@@ -36,6 +36,7 @@ from autofit_launcher.common.report import (
     HELD_AHEAD,
     HOST_BESIDE,
     HOST_GROWTH,
+    NOT_EXACT,
     OTHER_CARDS,
     OWN_ACCUMULATION,
     RANK,
@@ -50,7 +51,7 @@ from autofit_launcher.inside import going_on, kept_checkpoint, reach
 from autofit_launcher.inside.counted import PATIENCE
 from autofit_launcher.inside.forks import Forked
 from autofit_launcher.inside.lifeline import kill
-from autofit_launcher.inside.plainly import OVERLAY, environment, proven, refuses, speaks_of_memory, started
+from autofit_launcher.inside.plainly import OVERLAY, environment, proven, speaks_of_memory, started
 from autofit_launcher.inside.recorder import Recorder
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
@@ -83,7 +84,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
             status, reports = again, followed
     report = judged(reports, status, orders)
     _keep(reports, Path(orders.folder))
-    if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
+    if report.failure is not None and not speaks_of_memory(report.failure) and NOT_EXACT not in report.failure.types:
         seconds = time.monotonic() - began
         report = proven(report, orders, environment(orders, orders.scratch / PLAIN), seconds=seconds, cure=FORCE)
     report.write(orders.report_path)
@@ -201,7 +202,7 @@ def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
     failures = [report.failure for report in reports if report.failure is not None]
     return (
         bool(failures)
-        and not any(speaks_of_memory(one) or refuses(one) for one in failures)
+        and not any(speaks_of_memory(one) or NOT_EXACT in one.types for one in failures)
         and not any(report.swallowed for report in reports)
     )
 

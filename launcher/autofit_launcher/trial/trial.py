@@ -162,9 +162,8 @@ def _squeezed_alone(trial: Trial) -> bool:
 
 
 def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
-    """Tries what the orders say from the beginning; once more, alone and started anew, where it came to an end of which a fork, or a run
-    begun ahead, may be the cause. A crash of the command's own was seen without them, too (``inside.plainly``), and one that was followed
-    in vain did train."""
+    """Tries what the orders say; once more, alone and started anew, where a fork, or a run begun ahead, may be the cause of how it ended.
+    A crash of its own was seen without them, too (``inside.plainly``), and one that was followed in vain did train."""
     _put_aside(orders)
     trial = _finished(job, rung, orders, plan)
     of_its_own = trial.report.failure or trial.report.facts.get("ended") == "given_up" or trial.seconds > job.recipe.trial.timeout_s
