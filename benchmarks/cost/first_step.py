@@ -85,8 +85,8 @@ CASES = {
         ),
         Case(
             name="yolo",
-            words=("{bin}/yolo", "detect", "train", "model=yolov8n.yaml", "data={data}", "imgsz=96", "batch=8", "epochs=20", "workers=0"),
-            peer=("batch=-1",), tight=0.95,
+            words=("{bin}/yolo", "detect", "train", "model=yolov8n.yaml", "data={data}", "imgsz=160", "batch=32", "epochs=20", "workers=0"),
+            peer=("batch=-1",),
         ),
     )
 }  # fmt: skip
