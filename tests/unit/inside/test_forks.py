@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,14 @@ def test_a_thread_takes_as_much_in_a_forked_command_as_in_one_that_was_just_star
         child, log = started(tmp_path)
         assert isinstance(child, Forked) and child.wait(20) == 0
     assert int(log.read_text()) >= 8 * 2**20
+
+
+@pytest.mark.parametrize("words", [("-m", "t"), ("-I", "t.py")])
+def test_a_command_that_gets_no_server_is_told_why(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = replace(orders(tmp_path), payload={"argv": [sys.executable, *words]})
+    server = Forks()
+    monkeypatch.setenv(FORKS, server.begin(asked, {}, tmp_path / "forks")[FORKS])
+    assert not server.serves and forks.forked(asked.payload["argv"], {}, (1, 2)) is None
+    assert "started anew: its program is none of Python's" in capfd.readouterr().err
