@@ -6,10 +6,8 @@ little longer than the trial took to crash.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -21,7 +19,7 @@ from autofit_launcher.common.orders import PLAIN, Orders, ProbeSettings, injecte
 from autofit_launcher.common.report import OVER_CAP, Failure, TrialReport
 from autofit_launcher.inside.caches import CACHES, separate
 from autofit_launcher.inside.forks import Forked, forked
-from autofit_launcher.inside.lifeline import die_with_parent
+from autofit_launcher.inside.lifeline import die_with_parent, kill
 from autofit_launcher.inside.quiet import QUIET
 
 NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "CHECKPOINTING": ""}
@@ -93,7 +91,6 @@ def _ran(orders: Orders, env: Mapping[str, str], longest: float) -> tuple[bool, 
         except subprocess.TimeoutExpired:
             return True, f"was still at it after {time.monotonic() - began:.0f} s"
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+            kill(child.pid)
             child.wait()
     return status == 0, "came to its end"
