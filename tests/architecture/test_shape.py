@@ -21,7 +21,7 @@ DEEP = {"machine.process._pump", "common.procfs.with_variable", "inside.caches._
 FLOORS = 8
 """Of packages, as import-linter's contract has them; ``__main__`` and ``api`` stand on top."""
 ROOT_FILES = {"__init__.py", "__main__.py", "api.py", "errors.py", "paths.py"}
-MOST_LINES = 27_445
+MOST_LINES = 27_439
 """Only goes down: what needs lines names what goes for it (docs/decisions/012)."""
 LARGEST_SHARE = 0.2
 """Of the lines outside ``inside`` and ``trainers``."""

@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import select
-import signal
 import stat
 import tempfile
 import time
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .lifeline import die_with_parent
+from .lifeline import die_with_parent, kill
 
 if TYPE_CHECKING:
     from .part import TakingPart
@@ -115,9 +114,7 @@ def looked(loader: Any, part: TakingPart) -> LoaderLook:
     while select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0] and (chunk := os.read(reader, 65536)):
         told += chunk
     os.close(reader)
-    for end in (os.killpg, os.kill):
-        with contextlib.suppress(OSError):
-            end(pid, signal.SIGKILL)
+    kill(pid)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)
     lines = [line for line in told.splitlines(keepends=True) if line.endswith(b"\n")]
