@@ -24,6 +24,7 @@ from autofit_launcher.inside.counted import PATIENCE as ENOUGH
 from autofit_launcher.inside.gathered import Gathered, steady_growth
 from autofit_launcher.inside.instrument import Instrument
 from autofit_launcher.inside.passes import TrialPass
+from autofit_launcher.inside.stubs import Forward
 from tests.helpers.places import ROOT
 
 
@@ -279,6 +280,29 @@ def test_passes_without_a_step_are_fast_forwarded_after_some(passes: int, forwar
     session.passes.begun["train"], session._train_batches = passes, 100
     session.pass_ended()
     assert session.proven and not session.trained_enough and session.forwarding is forwards
+
+
+def test_a_validation_that_was_seen_at_the_end_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    session, _, _ = begun(1)
+    called: list[int] = []
+
+    class Model(torch.nn.Linear):
+        def forward(self, x: torch.Tensor, *, whole: bool = False) -> torch.Tensor:
+            called.append(len(x))
+            return super().forward(x)
+
+    session.phase, model = Phase.FINISH, Model(2, 2).eval()
+    Forward.put(model, session)
+    session.passes.open.append(SimpleNamespace(kind="eval", seen_enough=lambda: len(called) > 0))  # type: ignore[arg-type]
+    with torch.no_grad():
+        first, again, larger, otherwise = (
+            model(torch.ones(3, 2)),
+            model(torch.ones(3, 2)),
+            model(torch.ones(4, 2)),
+            model(torch.ones(3, 2), whole=True),
+        )
+    assert called == [3, 4, 3] and torch.equal(first, again) and len(larger) == 4 and len(otherwise) == 3
 
 
 def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

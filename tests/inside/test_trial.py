@@ -345,6 +345,12 @@ def test_the_scripts_own_end_belongs_to_the_trial(tmp_path: Path) -> None:
     assert not any("not proven" in note for note in done.report.notes)
 
 
+def test_a_training_that_needs_too_much_is_ended_when_that_is_known(tmp_path: Path) -> None:
+    done = tried("ways", tmp_path, "larger_test_set", "--width", "2048", cap=70 * MIB)
+    assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "train" and done.verdict.peak_bytes > 100 * MIB
+    assert done.report.train_batches == 3, "of eight: its second step has shown what all of them need"
+
+
 @pytest.mark.slow
 def test_a_cold_cache_is_filled_in_the_trial_and_the_persons_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "hf"

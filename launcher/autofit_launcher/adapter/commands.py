@@ -34,7 +34,7 @@ class Command:
     base: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Library (one that no other's import brings) -> modules that it imports sooner or later, or that do so: they are imported as soon as
     the library is there, and then a CPU's budget is taken, in the trial (payload ``base``) and the held run alike. Without it each process
-    takes its budget at its first model."""
+    takes its budget at its first model. The last alone may start threads: trials are forked off a process with the others."""
     ranks: int | None = None
     """Processes that train together, each on a device of its own; None: as many as the launch has devices."""
 
@@ -127,7 +127,6 @@ def under_budget(command: Command, budget: Budget, *, settings: Path, turn: str 
         module="", folder="", device=budget.kind, accumulation=1, cards=cards if budget.kind == "cuda" and len(cards) > 1 else [],
         payload={"base": dict(command.base) if budget.kind == "cpu" else {}}, **cards[0],
     )  # fmt: skip
-    settings.parent.mkdir(parents=True, exist_ok=True)
     ProbeSettings(records=str(settings.parent), orders=asdict(orders), budget_only=True, turn=turn).write(settings)
     return replace(command, env={**command.env, **injected(settings, {**os.environ, **command.env, **command.told})})
 

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from _thread import allocate_lock, start_new_thread
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,18 @@ _CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """This variable has PyTorch ask the driver's library whether there is a card, and not begin CUDA for that, which no fork survives."""
 
 
-def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
+def bring(modules: Sequence[str]) -> None:
+    """Imports modules, ours as parts of this package: an interpreter may know it by another name."""
+    for name in modules:
+        ours = name.removeprefix("autofit_launcher.")
+        importlib.import_module(name if ours == name else f"..{ours}", __package__)
+
+
+def serve(place: str, argv: Sequence[str], bases: Mapping[str, Sequence[str]]) -> None:
     """Makes the imports, then forks off a child for whoever asks at the socket ``place``. Returns in the children alone.
 
-    ``argv``: the command, of which this process is the first. ``bases``: libraries with whose import a CPU's budget is taken: no import
-    comes after theirs.
+    ``argv``: the command, of which this process is the first. ``bases``: libraries with whose import a CPU's budget is taken, and what
+    comes with it (``Command.base``): none of the program's imports comes after theirs.
     """
     Path(f"{place}{CAME}").touch()
     before, refused, most = dict(os.environ), "", 0
@@ -69,7 +76,9 @@ def serve(place: str, argv: Sequence[str], bases: Collection[str]) -> None:
             if (refused := _unsafe()) or any(base in sys.modules for base in bases):
                 break
         if "torch" in sys.modules and not refused:
-            importlib.import_module("torch._dynamo")  # as every optimizer does
+            bring(["torch._dynamo"])  # as every optimizer does
+            for library in sys.modules.keys() & bases.keys():
+                bring(bases[library][:-1])
             most = max(most, len(os.listdir(_THREADS)))
             refused = _unsafe()
     except BaseException as error:

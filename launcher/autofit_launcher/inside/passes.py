@@ -180,15 +180,15 @@ class TrialPass:
     def _goes_on(self) -> bool:
         """Tells whether a validation's rest is waited for, being short: metrics of the whole set may need more than any batch of it."""
         rest_s = (self._length() - self._served) * (time.monotonic() - self._began) / self._served
-        return not self._seen_enough() and 0 < rest_s < SHORT_REST_S
+        return not self.seen_enough() and 0 < rest_s < SHORT_REST_S
 
-    def _seen_enough(self) -> bool:
+    def seen_enough(self) -> bool:
         """Tells whether this is one of the many validations of a training that is fast-forwarded. The second still counts: variables keep
         what the first one left (its scores, the order of them) until it has made its own."""
         return self._instrument.phase is Phase.FINISH and self._loader in self._passes.again
 
     def _wanted_validation(self) -> int:
-        if self._seen_enough():
+        if self.seen_enough():
             return 1
         varied = self._instrument.sampled.get(id(getattr(self._loader, "dataset", None)))
         return self._instrument.wanted_validation + (worst.VARIETY_OF_VALIDATION if varied else 0)

@@ -89,6 +89,10 @@ class Recorder:
             setattr(self.told, "half_step_seconds" if self._halves else "full_step_seconds", now - self._last_batch)
         self._last_batch = now
 
+    def is_over(self) -> bool:
+        """Tells whether this phase has needed more than the cap already."""
+        return 0 < self.told.cap_bytes < self._meter.peaks().get("reserved_bytes", 0)
+
     def halves_begin(self) -> None:
         """The micro-batches that come now are of half the samples: their time per sample is held against that of whole ones."""
         self._halves = True

@@ -74,13 +74,11 @@ def _kept(settings: ProbeSettings) -> Sequence[Path]:
 
 def _has_base(instrument: Instrument, modules: Sequence[str], _: Any) -> None:
     """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike. A process
-    off which others are forked does without: some start threads."""
-    if instrument.settings.forks:
-        return
-    for name in modules:
-        ours = name.removeprefix("autofit_launcher.")
-        importlib.import_module(name if ours == name else f"..{ours}", __package__)
-    instrument.open()
+    off which others are forked takes none, and a twin, which is small, takes its own at its first model."""
+    settings = instrument.settings
+    if not settings.forks and not settings.same and instrument.orders.device == "cpu":
+        forks.bring(modules)
+        instrument.open()
 
 
 def _torch(instrument: Instrument) -> None:

@@ -103,23 +103,24 @@ class Forward:
         return sum(parameter.requires_grad for parameter in self._parameters)
 
     def _evaluate(self, args: Any, kwargs: Any) -> Any:
-        instrument = self._instrument
-        if any(one.kind == "eval" for one in instrument.passes.open):
-            return self._really(args, kwargs)
-        if (not (trains := instrument.trains(self._root)) or self._root.training) and instrument.passes.in_a_batch():
-            return self._really(args, kwargs) if trains or not instrument.forwarding else self._stubbed(("beside",), args, kwargs)
-        # no data loader: every call counts as a batch
-        ending = instrument.phase is Phase.FINISH
-        if instrument.phase is not Phase.VALIDATE and not ending:
-            self._evaluated = 0
-        instrument.validating()
+        instrument, ending = self._instrument, self._instrument.phase is Phase.FINISH
+        opened = [one for one in instrument.passes.open if one.kind == "eval"]
+        if not opened:  # no data loader: every call counts as a batch
+            if (not (trains := instrument.trains(self._root)) or self._root.training) and instrument.passes.in_a_batch():
+                return self._really(args, kwargs) if trains or not instrument.forwarding else self._stubbed(("beside",), args, kwargs)
+            if instrument.phase is not Phase.VALIDATE and not ending:
+                self._evaluated = 0
+            instrument.validating()
         key = ("eval", _shapes((args, kwargs)))
-        if (ending or self._evaluated >= instrument.wanted_validation) and key in self._stubs:
+        enough = opened[-1].seen_enough() if opened else ending or self._evaluated >= instrument.wanted_validation
+        if enough and key in self._stubs:
             return _filled(self._stubs[key])
         out = self._really(args, kwargs)
-        self._evaluated += 1
-        instrument.validation_batch()
-        self._stubs[key] = _described(out)
+        if not opened:
+            self._evaluated += 1
+            instrument.validation_batch()
+        if ending or not opened:  # at the end nothing is learnt any more: the next pass over these data gives the same
+            self._stubs[key] = _described(out)
         return out
 
     def _stubbed(self, key: Any, args: Any, kwargs: Any) -> Any:
@@ -155,12 +156,13 @@ def _apart(inner: Any) -> bool:
 
 
 def _shapes(value: Any) -> Any:
-    """A key that equal shapes share."""
+    """A key that equal shapes share, with equal flags beside them."""
     import torch
     from torch.utils import _pytree
 
     leaves, spec = _pytree.tree_flatten(value)
-    return tuple(tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else type(leaf).__name__ for leaf in leaves), str(spec)
+    kinds = (str(leaf) if isinstance(leaf, bool) else type(leaf).__name__ for leaf in leaves)
+    return tuple(tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else kind for leaf, kind in zip(leaves, kinds, strict=True)), str(spec)
 
 
 def _described(value: Any) -> Any:

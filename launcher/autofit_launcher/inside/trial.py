@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_launcher.common import procfs
-from autofit_launcher.common.files import tail
+from autofit_launcher.common.files import replace, tail
 from autofit_launcher.common.memory_failures import ECHO
 from autofit_launcher.common.orders import LOADED, PLAIN, RANKS, REPORT, TEMPORARY, Orders
 from autofit_launcher.common.report import (
@@ -66,8 +66,7 @@ class Unreached(Exception):
 def run(orders: Orders, recorder: Recorder) -> None:
     """Runs the trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too."""
     for path, text in orders.payload.get("files", {}).items():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text, encoding="utf-8")
+        replace(Path(path), text)
     procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it computes is no sign of the command's life
     began = time.monotonic()
     try:
@@ -112,9 +111,7 @@ def _keep(reports: Sequence[TrialReport], folder: Path) -> None:
     """Keeps each rank's own report, beside that of the trial."""
     for report in reports:
         if RANK in report.facts:
-            place = folder / RANKS / str(report.facts[RANK]) / REPORT
-            place.parent.mkdir(parents=True, exist_ok=True)
-            report.write(place)
+            report.write(folder / RANKS / str(report.facts[RANK]) / REPORT)
 
 
 def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:

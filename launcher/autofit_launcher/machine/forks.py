@@ -42,7 +42,6 @@ class Forks:
             return {FORKS: ""}
         if self._child is None:
             shutil.rmtree(place, ignore_errors=True)
-            place.mkdir()
             self._place = place
             replace(orders, module=MODULE, folder=str(place)).write(place / "orders.json")
             begins = process.python_module("autofit_launcher.inside", str(place / "orders.json"))

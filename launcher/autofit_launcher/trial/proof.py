@@ -230,7 +230,7 @@ class _Proving:
             command = command if adapter.starts_ranks else replace(command, ranks=rung.world_size)
             twins.append({
                 "name": name, "argv": list(command.words), "env": {**threads, **allocator_environment(budget), **command.env},
-                "files": {str(path): text for path, text in command.files.items()},
+                "files": {str(path): text for path, text in command.files.items()}, "base": dict(command.base),
                 "told": {
                     "samples": micro * accumulation, "accumulation": accumulation,
                     "whole_batch": self._rung.micro_batch * self._rung.accumulation, "part": self._rung.micro_batch,
@@ -246,7 +246,6 @@ class _Proving:
 
     def _child(self, orders: Orders) -> None:
         place, forks = Path(orders.folder), self._job.twin_forks
-        orders.scratch.mkdir(parents=True, exist_ok=True)
         orders.write(place / "orders.json")
         child = process.start(
             process.python_module("autofit_launcher.inside", str(place / "orders.json")),

@@ -207,7 +207,6 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> tuple[Ending, HostUse]:
 def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     """The trial with a second process behind it, which goes on from the checkpoint that the first has saved."""
     place = first.folder / RESUMED
-    place.mkdir()
     orders = replace(orders, folder=str(place), main=orders.folder, resumes=True, steps_after=0)
     second = _tried(job, first.rung, orders, plan)
     uses = _as_one(second.report.uses)
@@ -252,7 +251,6 @@ def _put_aside(orders: Orders) -> None:
     for name in ("stdout.log", "stderr.log"):
         if (place / name).exists():
             (place / name).replace(place / f"{name}.before")
-    orders.scratch.mkdir(exist_ok=True)
 
 
 COMMAND = "autofit_launcher.inside.trial"

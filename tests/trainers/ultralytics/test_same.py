@@ -47,7 +47,9 @@ def proven(data: ShapesData, place: Path, *, model: str, cards: int) -> Proof:
     budget = ranks.budget_of(cards, "cpu", memory_bytes=2**30, headroom=0.1) if cards > 1 else cpu_budget(2**30)
     job = script.job(adapter, place, budget)
     rung = next(rung for rung in job.ladder.rungs if rung.micro_batch == 4)
-    assert proof.needed(job, rung) and {"amp=False", "epochs=2", "mosaic=0.0"} < set(adapter.twin(rung, budget, folder=place).argv)
+    assert proof.needed(job, rung) and {"amp=False", "epochs=2", "mosaic=0.0"} < set(
+        adapter.twin(rung, budget, folder=place / "1/first").argv
+    )
     return proof.prove(job, rung)
 
 
@@ -69,6 +71,8 @@ def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alo
     assert "in batch norm" in found.same.gradient and "all else is the same" in found.same.gradient, found
     assert [found.same.steps, found.same.schedule, found.same.samples] == [PROVEN] * 3, found
     assert snapshot(data.folder) == before
+    logs = [log.read_text() for log in tmp_path.rglob("stderr.log")]
+    assert logs and (cards > 1 or not any("started anew" in log for log in logs)), "its imports are made once"
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,10 @@ def test_the_second_twin_is_run_when_the_first_has_come_to_its_end(status: int, 
     told = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     told.bind(("127.0.0.1", 0))
     told.settimeout(5)
-    shape = {"samples": 4, "accumulation": 1, "whole_batch": 4}
+    shape, nothing = {"samples": 4, "accumulation": 1, "whole_batch": 4}, dict[str, object](env={}, files={}, base={})
     words = {"first": str(status), "other": "0"}
     twins = [
-        {"name": name, "argv": [sys.executable, "twin.py", name, str(told.getsockname()[1]), word], "env": {}, "files": {}, "told": shape}
+        {"name": name, "argv": [sys.executable, "twin.py", name, str(told.getsockname()[1]), word], "told": shape, **nothing}
         for name, word in words.items()
     ]
     orders = Orders(

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from autofit_launcher.common import files
 from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES
@@ -28,7 +29,7 @@ TF32, which convolutions on a card have unasked (emulated, its rounding is 7e-5 
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """Runs the twins in their order, each of which has ``name``, ``argv``, ``env``, ``files`` and ``told``, for ``limit_s`` at most."""
+    """Runs the twins in their order (name, argv, env, files, base and told of each), for ``limit_s`` at most."""
     for twin in orders.payload["twins"]:
         _run(orders, twin)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
@@ -36,7 +37,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
 
 def of_twin(orders: Orders, twin: dict[str, Any]) -> Orders:
     """Makes the orders of a twin's own process."""
-    return replace(orders, payload={"argv": twin["argv"], "env": {**EXACT, **twin["env"]}})
+    return replace(orders, payload={"argv": twin["argv"], "env": {**EXACT, **twin["env"]}, "base": twin["base"]})
 
 
 def _run(orders: Orders, twin: dict[str, Any]) -> None:
@@ -44,8 +45,7 @@ def _run(orders: Orders, twin: dict[str, Any]) -> None:
     temporary, place = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None), Path(orders.folder) / twin["name"]
     (place / "records").mkdir(parents=True)
     for path, text in twin["files"].items():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text, encoding="utf-8")
+        files.replace(Path(path), text)
     own = of_twin(orders, twin)
     with (place / "log").open("wb") as log:
         child = started(own, place, environment(own, place), temporary=temporary, log=log, budget_only=True, same=twin["told"])

@@ -87,6 +87,7 @@ class Updates:
         """Takes the orders of a twin that was forked off before its program began."""
         self._told = self._rows.told = TwinOrders(**said)
         self._records, self._owner = records, os.getpid()
+        gc.freeze()  # what libraries have made isn't looked through for what its program makes
 
     def install(self) -> None:
         """Patches torch."""

@@ -219,7 +219,7 @@ class UltralyticsAdapter(Adapter):
             "accumulation": told,
             "apart": bool(budget.ranks),
             "val_micro_batch": self._val_batch(rung),
-            "base": environment.BASE if budget.kind == "cpu" else {},
+            "base": environment.BASE,
             "goes_on": {"words": [], "newest": "/**/weights/last.pt", "holds": [], "env": dict(goes_on.env)},
         }
         expects = {"accumulation": told, "val_micro_batch": self._val_batch(rung)}
@@ -305,8 +305,7 @@ class UltralyticsAdapter(Adapter):
         """Gives the full run's command on a few images, where the asked one takes a whole optimizer step at once."""
         facts, _ = self._data
         assert facts is not None
-        native = folder / "native"
-        cards = self.asked.world_size
+        native, cards = folder / "native", self.asked.world_size
         images = yolo_data.with_objects(facts.train, most=yolo_data.IMAGES * cards)
         files = yolo_data.small(facts.yaml_path, images, folder=native)
         args = {key: value for key, value in self.recipe.trainer.args.items() if key not in yolo_data.NOT_TAKEN}
@@ -318,7 +317,8 @@ class UltralyticsAdapter(Adapter):
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
         adapter, only = UltralyticsAdapter(recipe), {"only": True} if self.script else {}
         command = adapter._exact(rung, adapter._placed(adapter.arguments(rung, budget), folder), folder=folder, set={}, **only)
-        return replace(command, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
+        env = {**command.env, **environment.prepare(folder.parents[1] / "environment")}
+        return replace(command, base=environment.BASE, env=env, files={**command.files, **files})
 
     def corrected(self, finding: Finding) -> Correction:
         """Knows that Ultralytics divides losses by each micro-batch's targets, whether it accumulates by itself or as here.

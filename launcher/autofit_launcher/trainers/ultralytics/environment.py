@@ -16,7 +16,10 @@ from autofit_launcher.common import files, interpreter
 from autofit_launcher.machine import process
 from autofit_launcher.machine.packages import package_folder
 
-BASE = {"ultralytics": ("autofit_launcher.trainers.ultralytics.inside.imports",)}
+BASE = {"ultralytics": (
+    "matplotlib.pyplot", "scipy.optimize", "torchvision", "torch._dynamo", "torch._inductor", "ultralytics.engine.trainer",
+    "ultralytics.models.yolo", "ultralytics.utils.plotting", "autofit_launcher.trainers.ultralytics.inside.imports",
+)}  # fmt: skip
 """Modules that trial and full run import before a CPU budget is taken (``Command.base``): the same in both, so the base is the same."""
 
 

@@ -1,6 +1,5 @@
-"""Imports what a full Ultralytics run imports sooner or later, and starts the thread pools it will use. Nothing enters, nothing is built.
+"""Starts the thread pools that a full Ultralytics run will use, before a CPU budget is taken (``environment.BASE``).
 
-Trial and full run import this before a CPU budget is taken (``Command.base``), so that both count the same base.
 polars above all: Ultralytics reads results.csv with it at the first checkpoint, and its pool of threads, started then under
 RLIMIT_DATA, aborts the process or hangs it for good instead of raising an error (both seen, polars 1.x, 2026-11).
 """
@@ -11,18 +10,9 @@ import importlib
 
 import matplotlib
 import numpy as np
-import scipy.optimize  # noqa: F401
-import torch._dynamo
-import torch._inductor  # noqa: F401
-import torchvision  # noqa: F401
+import ultralytics.engine.trainer
 
 matplotlib.use("Agg")
-
-import matplotlib.pyplot
-import ultralytics.engine.trainer
-import ultralytics.models.yolo
-import ultralytics.utils.plotting
-
 np.ones((256, 256)) @ np.ones((256, 256))  # OpenBLAS takes its buffers at its first product, and calls exit(1) where it can't
 reader = ultralytics.engine.trainer.BaseTrainer.read_results_csv.__code__.co_names
 if "pandas" in reader:  # before 8.3.150 (about)
