@@ -714,18 +714,18 @@ def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
 
 def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> None:
     """Begins the run of a rung, and the imports of its twins, beside its trial: what they do before their first change and the device isn't
-    waited for later. In a launch's first trial that is done while imports are made; later ones are forked, and often fail at once."""
+    waited for later. The run is begun while a launch's first trial makes its imports; later ones are forked, and often fail at once."""
     if phase == PLAIN:  # a crash: what both would have is the plain command's
         _end_ahead(launch)
         launch.alone = True
-    if launch.alone or (launch.trials and phase in (Phase.START, Phase.SETUP)):
+    if launch.alone:
         return
     if launch.ahead is not None and not procfs.leaves_room(pid, free=host.memory()[1]):
         _end_ahead(launch)
         return
     with suppress(OSError, BadInput):  # a full disk, say: both are started when it is their turn, or that is told then
         proof.begin(job, rung)
-        if launch.show is not None and launch.ahead is None and not launch.attempts:
+        if launch.show is not None and not (launch.ahead or launch.attempts or (launch.trials and phase in (Phase.START, Phase.SETUP))):
             launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
 
 
