@@ -102,6 +102,7 @@ def fill() -> None:
 
 threading.Thread(target=fill, daemon=True).start()
 """
+HOOK = "FORKED: list[int] = []\nos.register_at_fork(before=lambda: FORKED.append(os.getpid()), after_in_child=FORKED.clear)"
 LINES = 'lines = ["".join(chr(97 + (7 * one + two * two) % 26) for two in range(48)) for one in range(128)]'
 TRAINED = f"""{LINES}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -142,6 +143,10 @@ KINDS = {
     for kind in (
         Kind(name="plain loop", lower=True),
         Kind(name="two workers", parts={"workers": "2"}, lower=True),
+        Kind(
+            name="own fork hook, two workers", lower=True,
+            parts={"imports": "import os", "workers": "2", "own": HOOK, "after": 'print(f"loss {len(FORKED):.1f}")'},
+        ),
         Kind(
             name="threads of its own", lower=True, files={"feeder.py": FEEDER},
             parts={"own": "from feeder import steps", "step": "steps.get()"},
