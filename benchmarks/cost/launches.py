@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def main() -> None:
         if importlib.util.find_spec(kind.needs) is None:
             print(f"{kind.name}: left out, there is no {kind.needs}", file=sys.stderr)
             continue
-        folder = chosen.work / str(list(KINDS).index(kind.name))  # short: sockets lie in it
+        folder = chosen.work / f"{zlib.crc32(repr(kind).encode()):x}"  # short: sockets lie in it
         for number, budget in wanted(kind, chosen.times):
             if chosen.until and time.strftime("%H:%M") >= chosen.until:
                 break
