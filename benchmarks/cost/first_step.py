@@ -62,7 +62,7 @@ class Case:
     words: Sequence[str]
     """``{root}``, ``{python}``, ``{bin}`` and ``{data}`` stand for places."""
     peer: Sequence[str] = ()
-    """Words with which the trainer's own finder looks for a batch that fits, before its first step."""
+    """Words with which the trainer's own finder looks for a batch that fits, before its first step: more words, or a whole command."""
     card: bool = False
     """It trains on a card, the whole of it; else on a CPU's budget."""
     tight: float = 0.8
@@ -78,6 +78,11 @@ CASES = {
             words=("{python}", "{root}/examples/hf_trainer/train.py", "--output_dir", "out", "--per_device_train_batch_size", "128",
                    "--samples", "4096", "--report_to", "none"),
             peer=("--auto_find_batch_size", "True"),
+        ),
+        Case(
+            name="lightning",
+            words=("{python}", "{root}/examples/lightning/train.py", "--batch_size", "448", "--width", "16", "--epochs", "2"),
+            peer=("{python}", "{root}/benchmarks/cost/finder.py", "{root}/examples/lightning/train.py"),
         ),
         Case(
             name="gpt on a card", card=True, tight=0.95,
@@ -166,10 +171,12 @@ def played(case: Case, pairs: int, place: Path) -> Row:
 
     python = interpreter(place / "env")
     data = write_yolo_dataset(place / "data", train=32) if case.name == "yolo" else ""
-    words = [word.format(root=ROOT, python=python, bin=python.parent, data=data) for word in case.words]
+    words, peer = (
+        [word.format(root=ROOT, python=python, bin=python.parent, data=data) for word in said] for said in (case.words, case.peer)
+    )
     autofit = [str(python), "-P", "-m", "autofit_launcher", "run", f"device={'cuda' if case.card else 'cpu'}", "run.root=runs"]
     taken: dict[str, list[dict[str, Any]]] = {"plain": [], **({"peer": []} if case.peer else {}), "fits": [], "lower": []}
-    plainly = {"plain": words, "peer": [*words, *case.peer]}
+    plainly = {"plain": words, "peer": peer if peer[:1] == words[:1] else [*words, *peer]}
     load, memory = os.getloadavg()[0], {"fits": "null" if case.card else str(LARGE), "lower": ""}
     to_first_step(words, place / "warm", run=False)
     for number in range(pairs):
