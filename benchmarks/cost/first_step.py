@@ -234,8 +234,10 @@ def write_page(rows: Sequence[Row]) -> None:
     one = rows[-1]
     head, _, old = PAGE.read_text(encoding="utf-8").partition("<!-- made")
     _, *more = old.partition("\n## ")  # other benchmarks'
-    made = f"<!-- made by `make cost` -->\n\n{one['machine']['cores']} cores, torch {one['versions']['torch']}, the quickest of "
-    made += f"{len(one['first_steps']['plain'])}, commit {one['commit']}.\n\n"
+    plays = ", ".join(f"{name} {len(row['first_steps']['plain'])} (commit {row['commit']})" for name, row in latest.items())
+    made = (
+        f"<!-- made by `make cost` -->\n\n{one['machine']['cores']} cores, torch {one['versions']['torch']}, the quickest of: {plays}.\n\n"
+    )
     PAGE.write_text(f"{head}{made}{table([latest[name] for name in CASES if name in latest])}\n{''.join(more)}", encoding="utf-8")
 
 
