@@ -91,7 +91,7 @@ CASES: tuple[Case, ...] = (
         name="word_language_model", repo="pytorch/examples", script="word_language_model/main.py", folder="word_language_model",
         data="wikitext", data_at="data/wikitext-2",
         command=_words("python main.py --epochs 1 --batch_size 64 --emsize 256 --nhid 256 --bptt 64 --dropout 0.0"),
-        leaves="model.pt", batch=64, refuses="not a loop over a data loader",
+        leaves="model.pt", batch=64, refuses="don't come of a loop over a data loader",
     ),
     Case(
         name="yolov5", repo="ultralytics/yolov5", script="train.py", data="boxes",
