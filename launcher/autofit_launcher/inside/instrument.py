@@ -139,10 +139,11 @@ class Instrument(TakingPart):
 
     def varied(self) -> bool:
         """Tells whether enough micro-batches went through in this phase of training, or they come slowly, or the trial is short."""
-        lengths = any(self.sampled.values()) and self.phase is not Phase.TRAIN_AGAIN
+        least = 0 if self.phase is Phase.TRAIN_AGAIN else LEAST_VALIDATION  # by more it is seen what each leaves behind (``Gathered``)
+        lengths = least and any(self.sampled.values())
         wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths else (VARIETY, VARIETY_S)
-        lasts_s = time.monotonic() - self._train_began if self._train_batches else 0.0
-        return not self.orders.steps_after or self._train_batches >= wanted or lasts_s > longest
+        slowly = self._train_batches > least and time.monotonic() - self._train_began > longest
+        return not self.orders.steps_after or self._train_batches >= wanted or slowly
 
     @property
     def trained_enough(self) -> bool:

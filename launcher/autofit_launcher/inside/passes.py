@@ -229,10 +229,10 @@ class TrialPass:
         self._passes.followed = self._passes.followed or self._instrument.forwarding
 
     def _follows(self) -> bool:
-        """Tells whether this stubbed pass goes on to its length, or to where the script leaves it."""
+        """Tells whether this stubbed pass goes on to its length, or to where the script leaves it. Of stubs nothing is left behind."""
         instrument, passes = self._instrument, self._passes
         unknown = self._whole or instrument.varies or self._length() == ENDLESS or instrument.together.ranks is not None
-        if passes.followed or unknown or not instrument.forwarding or self._loader not in passes.replay:
+        if passes.followed or unknown or not instrument.forwarding or self._loader not in passes.replay or self._left_behind():
             return False
         passes.followed = self._served >= min(self._length(), ENDLESS)
         return not passes.followed
@@ -251,15 +251,15 @@ class TrialPass:
         if self._served == 0:
             return False
         enough = instrument.proven and instrument.varied() and not self._endless()
-        if cut := self._agreed(enough):
-            self._hold_the_rest()
+        if (cut := self._agreed(enough)) and (sizes := self._left_behind()):
+            instrument.hold(sizes)
         return cut
 
-    def _hold_the_rest(self) -> None:
-        """Holds the memory that batches still to come would leave behind, if every batch does so (outputs kept for a score, a cache)."""
+    def _left_behind(self) -> dict[str, int]:
+        """Device -> bytes that batches still to come would leave behind, if every batch does so (outputs kept for a score, a cache)."""
         left = max(0, self._length() - self._served) if self._length() != ENDLESS else 0
-        if len(self._gathered) >= LEAST_VALIDATION and self._gathered.most() * left >= LEAST_HELD:
-            self._instrument.hold({device: JOINED * each * left for device, each in self._gathered.all().items()})
+        seen = len(self._gathered) >= LEAST_VALIDATION and self._gathered.most() * left >= LEAST_HELD
+        return {device: JOINED * each * left for device, each in self._gathered.all().items()} if seen else {}
 
     # -- batches
 
