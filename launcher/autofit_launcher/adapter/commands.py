@@ -125,7 +125,7 @@ def under_budget(command: Command, budget: Budget, *, settings: Path, turn: str 
     cards = [orders_of(one, run=True) for one in budget.each]
     orders = Orders(
         module="", folder="", device=budget.kind, accumulation=1, cards=cards if budget.kind == "cuda" and len(cards) > 1 else [],
-        payload={"base": dict(command.base) if budget.kind == "cpu" else {}}, **cards[0],
+        payload={"base": dict(command.base)}, **cards[0],
     )  # fmt: skip
     ProbeSettings(records=str(settings.parent), orders=asdict(orders), budget_only=True, turn=turn).write(settings)
     return replace(command, env={**command.env, **injected(settings, {**os.environ, **command.env, **command.told})})

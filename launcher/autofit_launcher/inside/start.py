@@ -75,8 +75,7 @@ def _kept(settings: ProbeSettings) -> Sequence[Path]:
 def _has_base(instrument: Instrument, modules: Sequence[str], _: Any) -> None:
     """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike. A process
     off which others are forked takes none, and a twin, which is small, takes its own at its first model."""
-    settings = instrument.settings
-    if not settings.forks and not settings.same and instrument.orders.device == "cpu":
+    if not (instrument.settings.forks or instrument.settings.same) and instrument.orders.device == "cpu":
         forks.bring(modules)
         instrument.open()
 
