@@ -63,6 +63,8 @@ class Usage(Looks):
         self._saw(size if told or not self._told else 0)
 
     def _look_at_processes(self) -> None:
+        if not self._bases:
+            self._search_for_more()  # a run that waited for its turn may be over within half a second
         sizes = {pid: max(0, procfs.data_bytes_now(pid) - base) for pid, base in self._bases.items()}
         together = 0 if self._budget.ranks else sum(sizes.get(pid, 0) for pid in self._stepping)
         self._saw(max([0, *sizes.values(), together]))
@@ -126,15 +128,11 @@ class HostMeter(Looks):
     def _look(self) -> None:
         if (began := time.monotonic()) < self._next_at:
             return
-        use, free, private, shared = self.use, host.memory()[1], 0, 0
-        trial, others = set(procfs.family(self._pid)), 0
-        for pid in trial.union(procfs.descendants(os.getpid())):
-            with suppress(OSError):  # it has ended
-                own, mapped = procfs.own_bytes(pid)
-                if pid in trial:
-                    private, shared = private + own, shared + mapped
-                else:
-                    others += own  # of a run that was begun ahead: it is the run, or ends
+        use, free = self.use, host.memory()[1]
+        for _ in range(3):  # pages that are shared count more than once where one that counts for less has forked meanwhile
+            private, shared, others = _taken(trial := set(procfs.family(self._pid)))
+            if trial.issuperset(procfs.family(self._pid)):
+                break
         there = max(free, host.memory()[1]) + private + shared + others
         use.memory_bytes, use.shared_mapped = max(use.memory_bytes, private + shared), max(use.shared_mapped, shared)
         use.memory_there = min(there, use.memory_there or there)
@@ -142,3 +140,17 @@ class HostMeter(Looks):
             use.shared_taken = max(use.shared_taken, use.shared_before - (host.shared_memory_free() or 0))
         now = time.monotonic()
         self._next_at = now + (now - began) * (1 / SHARE_OF_TIME - 1)
+
+
+def _taken(trial: set[int]) -> tuple[int, int, int]:
+    """Counts the memory of a trial's processes, and what they have mapped of shared memory, in bytes; and the memory of those that are the
+    launcher's beside them: of a run that was begun ahead, which is the run, or ends."""
+    private = shared = others = 0
+    for pid in trial.union(procfs.descendants(os.getpid())):
+        with suppress(OSError):  # it has ended
+            own, mapped = procfs.own_bytes(pid)
+            if pid in trial:
+                private, shared = private + own, shared + mapped
+            else:
+                others += own
+    return private, shared, others
