@@ -118,8 +118,8 @@ LEAST_STEPS = 2
 """Optimizer steps before validation, at least: with the first one its state comes, and the second shows the peak beside it."""
 LEAST_VALIDATION = 4
 """Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
-VARIETY, VARIETY_S = 8, 1.0
-"""Micro-batches of training that are let through where so many come in as many seconds: a short peak shows in one of several looks ..."""
+VARIETY, VARIETY_S = 8, 0.5
+"""Micro-batches of training that are let through where so many come in that time: a short peak shows in one of several looks ..."""
 VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 24, 25.0
 """... or where lengths differ."""
 TURN = "turn"

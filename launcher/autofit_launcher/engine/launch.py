@@ -353,7 +353,7 @@ def _carry_out(launch: Launch) -> None:
         raise
     finally:
         _end_ahead(launch)
-        _end_forks(launch)
+        launch.job.forks.end()
         launch.job.folder.forget_cache()
         if launch.status is not Status.OTHER_TRAINING:
             reuse.ended(launch.reuse)
@@ -713,8 +713,8 @@ def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
 
 
 def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> None:
-    """Begins the run of a rung, and the imports of its twins, beside its trial: what they do before their first change and the device isn't
-    waited for later. The run is begun while a launch's first trial makes its imports; later ones are forked, and often fail at once."""
+    """Begins the run of a rung beside its trial: what it does before its first change and the device isn't waited for later. It is begun
+    while a launch's first trial makes its imports; later ones are forked, and often fail at once."""
     if phase == PLAIN:  # a crash: what both would have is the plain command's
         _end_ahead(launch)
         launch.alone = True
@@ -723,15 +723,9 @@ def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> 
     if launch.ahead is not None and not procfs.leaves_room(pid, free=host.memory()[1]):
         _end_ahead(launch)
         return
-    with suppress(OSError, BadInput):  # a full disk, say: both are started when it is their turn, or that is told then
-        proof.begin(job, rung)
-        if launch.show is not None and not (launch.ahead or launch.attempts or (launch.trials and phase in (Phase.START, Phase.SETUP))):
+    if launch.show is not None and not (launch.ahead or launch.attempts or (launch.trials and phase in (Phase.START, Phase.SETUP))):
+        with suppress(OSError, BadInput):  # a full disk, say: it is started when it is its turn, or that is told then
             launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
-
-
-def _end_forks(launch: Launch) -> None:
-    launch.job.forks.end()
-    launch.job.twin_forks.end()
 
 
 def _end_ahead(launch: Launch) -> None:
@@ -787,7 +781,7 @@ def _attempt(launch: Launch, begin: _Start) -> RunRecord:
         phase=Phase.TRAIN, effective_batch=rung.effective_batch, **rung.told,
     )  # fmt: skip
     launch.attempts.append(attempt)
-    _end_forks(launch)
+    launch.job.forks.end()
     launch.status, launch.command = Status.RUNNING, command
     launch.told().launched(attempt.command)
     if (ahead := launch.ahead) is not None and ahead.command == command and ahead.child.process.poll() is None:

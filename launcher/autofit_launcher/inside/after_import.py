@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 
 Hook = Callable[[ModuleType], None]
@@ -21,6 +22,19 @@ def after_import(hooks: dict[str, Hook]) -> None:
         else:
             waiting[name] = hook
     sys.meta_path.insert(0, _Finder(waiting))
+
+
+@contextlib.contextmanager
+def everywhere(modules: Iterable[str]) -> Iterator[None]:
+    """Has each function of these modules that is replaced meanwhile replaced in all modules that have taken it by its name. Others aren't
+    looked through: of a fork, each object that is looked at is a copy."""
+    before = [(names, dict(names)) for module in modules if (names := getattr(sys.modules.get(module), "__dict__", None)) is not None]
+    yield
+    put = [(name, one, names[name]) for names, were in before for name, one in were.items() if callable(one) and names[name] is not one]
+    for module in list(sys.modules.values()) if put else ():
+        names = getattr(module, "__dict__", {})
+        for name, now in [(name, now) for name, one, now in put if names.get(name) is one]:
+            setattr(module, name, now)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

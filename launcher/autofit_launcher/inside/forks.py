@@ -31,11 +31,14 @@ from ..common.orders import CAME, FORKS, PRELOADED, VARIABLE
 from . import reach
 from .lifeline import die_with_parent, kill
 
+EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0"}
+"""A twin's variables: sets in one order (a fork's is its server's), nothing compiled for a layout, no TorchScript, which can't compile what
+stands in the place of a draw, no TF32, which a card's convolutions have unasked (7e-5 of YOLO11's gradients when it was emulated)."""
 _OWN = {
     FORKS, VARIABLE, "AUTOFIT_CHILD", "TMPDIR", "HF_DATASETS_CACHE", "HF_METRICS_CACHE", "HF_EVALUATE_CACHE", "HF_MODULES_CACHE",
-    *PRELOADED,
+    *PRELOADED, *EXACT,
 }  # fmt: skip
-"""Variables that each process has for itself: nothing of an installed library's import depends on them, but where it writes."""
+"""Variables that each process has for itself: no library's import depends on them but for where it writes, and what a twin still turns."""
 _FORKED_WELL = {"jemalloc_bg_thd"}
 """Names of threads whose library has a child do without (Arrow's jemalloc, by its own ``pthread_atfork``)."""
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -148,6 +151,8 @@ class _Server:
         """Child -> the connection of who asked for it."""
         self._ends: dict[int, int] = {}
         """Descriptor that can be read once a child has ended -> that child."""
+        script: Any = sys.modules.get("torch.jit._state")
+        self._own = _OWN - ({"PYTORCH_JIT"} if script and script._python_cu.get_functions() else set())  # a library's, compiled
 
     def run(self) -> None:
         """Serves until this process is ended. Returns in a child."""
@@ -186,7 +191,7 @@ class _Server:
     def _apart(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> list[str]:
         """Tells what differs from this process of what an import may depend on: variables, the program."""
         own, asked = self._environ, {**env, PATH: os.pathsep.join(one for one in _path(env) if one not in self._preloads(env))}
-        apart = sorted(name for name in {*own, *asked} - _OWN if own.get(name) != asked.get(name))
+        apart = sorted(name for name in {*own, *asked} - self._own if own.get(name) != asked.get(name))
         return apart if list(argv[: len(self._head)]) == self._head else [*apart, "another program"]
 
     def _preloads(self, env: Mapping[str, str]) -> list[str]:

@@ -139,8 +139,9 @@ class Instrument(TakingPart):
 
     def varied(self) -> bool:
         """Tells whether enough micro-batches went through in this phase of training, or they come slowly, or the trial is short."""
-        least = 0 if self.phase is Phase.TRAIN_AGAIN else LEAST_VALIDATION  # by more it is seen what each leaves behind (``Gathered``)
-        lengths = least and any(self.sampled.values())
+        again = self.phase is Phase.TRAIN_AGAIN
+        least = 1 if again else LEAST_VALIDATION  # by more it is seen what each leaves behind (``Gathered``)
+        lengths = not again and any(self.sampled.values())
         wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths else (VARIETY, VARIETY_S)
         slowly = self._train_batches > least and time.monotonic() - self._train_began > longest
         return not self.orders.steps_after or self._train_batches >= wanted or slowly
@@ -482,7 +483,7 @@ class Instrument(TakingPart):
     def at_exit(self) -> None:
         """The script has ended by itself: by its end, by sys.exit or by an exception."""
         error = sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if self._closed or (self.recorder is None and error is None):
+        if self._closed or self.settings.budget_only or (self.recorder is None and error is None):
             return
         with contextlib.suppress(Exception):
             budget.lift()

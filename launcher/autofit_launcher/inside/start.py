@@ -13,7 +13,7 @@ from typing import Any
 
 from ..common.orders import LOADED, VARIABLE, ProbeSettings
 from . import forks, gate, overlaid_libraries, patches
-from .after_import import Hook, after_import
+from .after_import import Hook, after_import, everywhere
 from .instrument import Instrument
 from .overlay import Overlay
 from .same import twin
@@ -27,6 +27,10 @@ HOOKS = [
 """Hooks of each trainer for the instrument: imported with us, since a program may have modules of the library's names."""
 
 
+_PATCHED = ("random", "numpy.random", "torch", "torch.autograd", "torch.cuda", "torch.nn.functional", "torch.nn.utils")
+"""Modules of which a trial or a twin replaces functions that libraries may have taken by name."""
+
+
 def install(path: str) -> None:
     """Hooks this process as the settings at ``path`` say, before any code of the script."""
     begin(ProbeSettings.read(Path(path)))
@@ -35,34 +39,27 @@ def install(path: str) -> None:
 def begin(settings: ProbeSettings) -> None:
     """Hooks this process, once: before its program begins, or at any moment of it. The budget is taken at once where torch is there."""
     late = "torch" in sys.modules
-    if not settings.budget_only:
-        Path(settings.records, LOADED).touch()
     instrument = Instrument(settings)
+    atexit.register(instrument.at_exit)  # before those of libraries, so that it comes after them
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=_kept(settings))
         overlay.install()
         after_import(overlaid_libraries.hooks(overlay, forwarding=instrument.saves))
     elif settings.turn:
         gate.install(settings.turn, instrument.wait_for_turn)
-    after_import({"torch": lambda module: _torch(instrument)})
     based = instrument.orders.payload.get("base", {})
-    after_import({library: functools.partial(_has_base, instrument, modules) for library, modules in based.items()})
-    os.register_at_fork(after_in_child=instrument.forked)
-    if not settings.budget_only:
-        after_import(_trainers(instrument))
-        atexit.register(instrument.at_exit)
     if settings.forks:
-        instrument.leave()  # until a child takes part
         forks.serve(settings.forks, instrument.orders.payload["argv"], based)
         settings = ProbeSettings.read(Path(os.environ[VARIABLE]))
         instrument.takes(settings)
         overlay.moves(Path(settings.overlay), _kept(settings))
-        if settings.same and "torch" in sys.modules:
-            twin.WATCH.takes(settings.same, Path(settings.records))
-        if not settings.budget_only:
-            Path(settings.records, LOADED).touch()
-        for library in sys.modules.keys() & based.keys():
-            _has_base(instrument, based[library], sys.modules[library])
+    if not settings.budget_only:
+        Path(settings.records, LOADED).touch()
+    os.register_at_fork(after_in_child=instrument.forked)
+    trainers = {} if settings.budget_only else _trainers(instrument)
+    with everywhere((*_PATCHED, *trainers)):
+        after_import({"torch": lambda module: _torch(instrument), **trainers})
+    after_import({library: functools.partial(_has_base, instrument, modules) for library, modules in based.items()})
     if late:
         instrument.open()
 
@@ -73,9 +70,9 @@ def _kept(settings: ProbeSettings) -> Sequence[Path]:
 
 
 def _has_base(instrument: Instrument, modules: Sequence[str], _: Any) -> None:
-    """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike. A process
-    off which others are forked takes none, and a twin, which is small, takes its own at its first model."""
-    if not (instrument.settings.forks or instrument.settings.same) and instrument.orders.device == "cpu":
+    """Takes a CPU's budget with all imported that the library imports sooner or later, and nothing else: trial and run alike. A twin, which
+    is small, takes its own at its first model."""
+    if not instrument.settings.same and instrument.orders.device == "cpu":
         forks.bring(modules)
         instrument.open()
 

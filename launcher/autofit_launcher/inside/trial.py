@@ -133,7 +133,7 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
     return _signal_of_a_rank(reports, orders) or status, reports
 
 
-LOOK_S = 0.2
+LOOK_S = 0.1
 """Seconds between two looks at what the command's processes are at."""
 LATE_S = 2.0
 """Seconds after one rank's failure at which the command is ended: until then the others may tell of theirs, which may be the cause. They

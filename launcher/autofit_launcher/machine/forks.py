@@ -19,7 +19,7 @@ MODULE = "autofit_launcher.inside.server"
 
 @dataclass(slots=True)
 class Forks:
-    """A launch's server for its trials, or for its twins, which is there until its full run begins."""
+    """A launch's server for its trials and twins, which is there until its full run begins."""
 
     _child: Child | None = None
     _place: Path = Path()
@@ -33,7 +33,7 @@ class Forks:
     def begin(self, orders: Orders, env: Mapping[str, str], place: Path) -> Mapping[str, str]:
         """Starts the server in folder ``place``, if it isn't there; returns the variable that tells a trial of it (empty: none).
         None is started where a command's program isn't Python's, or Python gets words that may keep the probe out (-I), or are it (-m)."""
-        program, *words = next(iter(orders.payload.get("twins", ())), orders.payload)["argv"]
+        program, *words = orders.payload["argv"]
         words = list(itertools.dropwhile(("-u", "-B").__contains__, words))  # with which the same is imported
         keeps_out = os.path.basename(program).startswith("python") and words and words[0].startswith("-")
         if self._given_up:
@@ -46,7 +46,12 @@ class Forks:
             replace(orders, module=MODULE, folder=str(place)).write(place / "orders.json")
             begins = process.python_module("autofit_launcher.inside", str(place / "orders.json"))
             self._child = process.start(begins, env=env, stdout=place / "log", stderr=place / "log")
-        return {FORKS: f"{process.temporary()}/forks.{self._child.pid}"}
+        return self.told
+
+    @property
+    def told(self) -> Mapping[str, str]:
+        """The variable that tells of the server; empty where there is none."""
+        return {FORKS: f"{process.temporary()}/forks.{self._child.pid}"} if self._child is not None else {}
 
     def adopted_by(self, pid: int) -> None:
         """Counts what is forked from now on as that process's."""

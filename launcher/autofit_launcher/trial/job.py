@@ -32,8 +32,7 @@ class Job:
     turn: Turn = field(default_factory=Turn)
     """The launch's turn on the device; given back when the launch is over."""
     forks: Forks = field(default_factory=Forks)
-    """The process off which its trials are forked; ``twin_forks``: its twins, whose imports are others."""
-    twin_forks: Forks = field(default_factory=Forks)
+    """The process off which its trials and twins are forked."""
     say: Say = quiet
     comes_to: Callable[[int, str], object] = field(default=lambda pid, phase: None)
     """Called when a trial is seen to come to a phase, with its process's number."""

@@ -55,13 +55,6 @@ def needed(job: Job, rung: Rung) -> bool:
     return rung.accumulation > job.ladder.asked.accumulation
 
 
-def begin(job: Job, rung: Rung) -> None:
-    """Has the imports of a rung's twins made while it is tried, where they are needed."""
-    layouts = job.adapter.small(rung, job.ladder.asked) if needed(job, rung) and job.recipe.trial.proof_timeout_s else ()
-    if len(layouts) > 1:
-        _Proving(job, rung).begin(layouts)
-
-
 def prove(job: Job, rung: Rung) -> Proof:
     """Runs the twins of a rung. Raises Interrupted on a signal."""
     found = _ran(_Proving(job, rung), _Proving.proof)
@@ -210,24 +203,15 @@ class _Proving:
         self._child(self._orders(place, adapter, layouts, asked, **told))
         return [read(place / name, *layout, self._rung.world_size) for name, layout in zip(NAMES, layouts, strict=True)]
 
-    def begin(self, layouts: Layouts) -> None:
-        """Begins the process off which twins are forked."""
-        self._forks(self._orders(self._place / "0", self._job.adapter, layouts, {}))
-
-    def _forks(self, orders: Orders) -> Mapping[str, str]:
-        """The variable by which twins' process finds that one; of several ranks, each is started anew."""
-        alone = not self._job.budget.ranks and self._rung.world_size == 1
-        env = allocator_environment(self._job.budget)
-        return self._job.twin_forks.begin(orders, env, self._job.folder.trials / "twin_forks") if alone else {}
-
     def _orders(self, place: Path, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value], **told: Any) -> Orders:
         """Makes the orders of the process that runs two twins."""
         twins: list[dict[str, Any]] = []
-        budget, threads = self._job.budget, {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // self._rung.world_size, 1))}
+        budget, ranks = self._job.budget, self._rung.world_size
+        threads = {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // ranks, 1))} if ranks > 1 else {}
         for name, (micro, accumulation), values in zip(NAMES, layouts, (asked, {}), strict=True):
             rung = replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
             command = adapter.twin(rung, budget, folder=place / name)
-            command = command if adapter.starts_ranks else replace(command, ranks=rung.world_size)
+            command = command if adapter.starts_ranks else replace(command, ranks=ranks)
             twins.append({
                 "name": name, "argv": list(command.words), "env": {**threads, **allocator_environment(budget), **command.env},
                 "files": {str(path): text for path, text in command.files.items()}, "base": dict(command.base),
@@ -245,11 +229,11 @@ class _Proving:
         )  # fmt: skip
 
     def _child(self, orders: Orders) -> None:
-        place, forks = Path(orders.folder), self._job.twin_forks
+        place, forks = Path(orders.folder), self._job.forks
         orders.write(place / "orders.json")
         child = process.start(
             process.python_module("autofit_launcher.inside", str(place / "orders.json")),
-            env={**allocator_environment(self._job.budget), **self._forks(orders)},
+            env={**allocator_environment(self._job.budget), **(forks.told if self._rung.world_size == 1 else {})},
             stdout=place / "stdout.log",
             stderr=place / "stderr.log",
         )

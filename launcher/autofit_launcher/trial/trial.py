@@ -42,7 +42,7 @@ from autofit_launcher.machine.stall import Silence
 from autofit_launcher.trial.job import Job, Say
 from autofit_launcher.trial.judge import Needs, judge, rooms, short_of, verdict_on
 
-LOOK_S = 0.25
+LOOK_S = 0.1
 """Seconds between two looks at the phase of a running trial, and at what its processes compute."""
 
 

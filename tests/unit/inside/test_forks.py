@@ -40,10 +40,7 @@ OWN = "import sys; here = 'statistics' in sys.modules"
 @pytest.mark.parametrize(
     ("program", "made"),
     [
-        (
-            "'text'\nfrom __future__ import annotations\nimport json, os.path\nfrom email import message\nx = 1\nimport csv",
-            ["json", "email"],
-        ),
+        ("'text'\nfrom __future__ import annotations\nimport json, os\nfrom email import message\nx = 1\nimport csv", ["json", "email"]),
         ("import json\nimport mine\nimport csv", ["json"]),
         ("import json\nimport beside\nimport csv", ["json"]),
         ("import json\nfrom . import mine\nimport csv", ["json"]),
@@ -90,24 +87,30 @@ def orders(place: Path, *words: str) -> Orders:
     return Orders(module="", folder=str(place / "trial"), device="cpu", cap_bytes=GIB, accumulation=1, payload=payload, cache=str(place))
 
 
-def started(place: Path, *words: str, **env: str) -> tuple[subprocess.Popen[bytes] | Forked, Path]:
-    """The command as a trial starts it, and its output."""
+def started(place: Path, *words: str, same: object = None, **env: str) -> tuple[subprocess.Popen[bytes] | Forked, Path]:
+    """The command as a trial starts it, or proofs start a twin, and its output."""
     mine = orders(place, *words)
     (mine.scratch / "t").mkdir(parents=True, exist_ok=True)
     log, around = place / "log", {**plainly.environment(mine, mine.scratch), **env}
     around.pop("PYTEST_CURRENT_TEST", "")
     with log.open("wb") as output:
-        return plainly.started(mine, mine.scratch, around, temporary=str(mine.scratch / "t"), log=output), log
+        how = {"same": same, "budget_only": True} if same else {}
+        return plainly.started(mine, mine.scratch, around, temporary=str(mine.scratch / "t"), log=output, **how), log
+
+
+def beside(place: Path, monkeypatch: pytest.MonkeyPatch, library: str, text: str, program: str) -> None:
+    """Puts a program into a working folder, and an installed library beside it."""
+    (path := place / "site-packages" / library).parent.mkdir(parents=True)
+    path.write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(place / "site-packages"))
+    monkeypatch.chdir(place)
+    Path("t.py").write_text(program)
 
 
 def test_what_a_person_has_run_before_every_program_is_run_before_its_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "early").mkdir()
-    (tmp_path / "early" / "sitecustomize.py").write_text("import sys; print('colorsys' in sys.modules)")
-    (tmp_path / "t.py").write_text("import colorsys")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "early"))
+    beside(tmp_path, monkeypatch, "sitecustomize.py", "import sys; print('colorsys' in sys.modules)", "import colorsys")
     with served(tmp_path, monkeypatch):
         child, log = started(tmp_path)
         assert isinstance(child, subprocess.Popen) and child.wait(20) == 0 and log.read_text() == "False\n"
@@ -147,23 +150,18 @@ def process_is_gone(pid: int) -> None:
         time.sleep(0.02)
 
 
+LIVES, NONE = "threads (python", "ModuleNotFoundError"
+
+
 @pytest.mark.parametrize(
     ("program", "why"),
-    [
-        ("import threads\nimport own", "threads (python"),
-        ("import threads\nimport json.no", "threads (python"),
-        ("import json\nimport threads.no", "ModuleNotFoundError"),
-    ],
+    [("import threads\nimport own", LIVES), ("import threads\nimport json.no", LIVES), ("import json\nimport threads.no", NONE)],
 )
 def test_a_command_whose_libraries_bear_no_fork_is_started_anew(
     program: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    library = tmp_path / "site-packages" / "threads"
-    library.mkdir(parents=True)
-    (library / "__init__.py").write_text("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()")
-    monkeypatch.setenv("PYTHONPATH", str(library.parent))
-    monkeypatch.chdir(tmp_path)
-    Path("t.py").write_text(program)
+    starts = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    beside(tmp_path, monkeypatch, "threads/__init__.py", starts, program)
     Path("own.py").write_text("")
     with served(tmp_path, monkeypatch):
         assert isinstance(started(tmp_path)[0], subprocess.Popen) and why in capfd.readouterr().err
@@ -172,14 +170,10 @@ def test_a_command_whose_libraries_bear_no_fork_is_started_anew(
 def test_a_forked_command_has_variables_and_a_temporary_folder_as_if_it_had_made_its_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "site-packages").mkdir()
-    (tmp_path / "site-packages" / "asks.py").write_text(
-        "import os, tempfile\nthere = tempfile.gettempdir()\nos.environ['MADE'] = 'here'\ndel os.environ['GONE']"
-    )
+    asks = "import os, tempfile\nthere = tempfile.gettempdir()\nos.environ['MADE'] = 'here'\ndel os.environ['GONE']"
+    says = "import asks, os\nprint(asks.there, asks.tempfile.gettempdir(), os.environ['MADE'], 'GONE' in os.environ)"
     monkeypatch.setenv("GONE", "x")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
-    monkeypatch.chdir(tmp_path)
-    Path("t.py").write_text("import asks, os\nprint(asks.there, asks.tempfile.gettempdir(), os.environ['MADE'], 'GONE' in os.environ)")
+    beside(tmp_path, monkeypatch, "asks.py", asks, says)
     with served(tmp_path, monkeypatch):
         child, log = started(tmp_path)
         assert isinstance(child, Forked) and child.wait(20) == 0
@@ -206,11 +200,7 @@ def test_a_thread_takes_as_much_in_a_forked_command_as_in_one_that_was_just_star
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stacks of threads that had ended were there for it: a trial with transformers' Trainer took 48 MiB of a CPU's budget, its run 56."""
-    (tmp_path / "site-packages").mkdir()
-    (tmp_path / "site-packages" / "pool.py").write_text(POOL)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
-    monkeypatch.chdir(tmp_path)
-    Path("t.py").write_text(STARTS_A_THREAD)
+    beside(tmp_path, monkeypatch, "pool.py", POOL, STARTS_A_THREAD)
     with served(tmp_path, monkeypatch):
         child, log = started(tmp_path)
         assert isinstance(child, Forked) and child.wait(20) == 0
@@ -226,3 +216,47 @@ def test_a_command_that_gets_no_server_is_told_why(
     monkeypatch.setenv(FORKS, server.begin(asked, {}, tmp_path / "forks")[FORKS])
     assert not server.serves and forks.forked(asked.payload["argv"], {}, (1, 2)) is None
     assert "started anew: its program is none of Python's" in capfd.readouterr().err
+
+
+LIBRARY = """
+import torch
+from random import random
+from torch.nn.functional import dropout
+compiled = torch.compile(lambda x: x + torch.compiler.is_compiling(), fullgraph=True)
+"""
+TAKES = """
+import library, random, torch
+torch.set_float32_matmul_precision("high")
+F, made, taken = torch.nn.functional, library.compiled(torch.ones(1)).item(), random.random
+same = [library.dropout is F.dropout, library.random is taken, torch.jit.script(taken) is taken]
+print(*same, library.dropout(torch.ones(2)).tolist(), made, torch.get_float32_matmul_precision())
+"""
+TWIN = {"samples": 4, "accumulation": 1, "whole_batch": 4, "part": 4}
+
+
+@pytest.mark.parametrize("more", ["", "scripted = torch.jit.script(torch.nn.Identity())"])
+def test_a_forked_twin_has_at_rest_what_libraries_took_by_name(more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside(tmp_path, monkeypatch, "library.py", LIBRARY + more, TAKES)
+    with served(tmp_path, monkeypatch):
+        child, log = started(tmp_path, same=TWIN, **forks.EXACT)
+        assert isinstance(child, subprocess.Popen if more else Forked) and child.wait(30) == 0, log.read_text()
+    assert "True True True [1.0, 1.0] 1.0 highest\n" in log.read_text()
+
+
+REPLACES = """
+import sys, torch, numpy
+from dataclasses import asdict
+from autofit_launcher.common.orders import Orders, ProbeSettings
+from autofit_launcher.inside.start import _PATCHED, Instrument, _torch
+there = [(name, module, dict(vars(module))) for name, module in list(sys.modules.items()) if type(module) is type(sys)]
+for device, twin in (("cpu", {}), ("cuda", TWIN)):
+    orders = asdict(Orders(module="", folder="", device=device, cap_bytes=1, accumulation=1, payload={}))
+    _torch(Instrument(ProbeSettings(records="", orders=orders, budget_only=bool(twin), same=twin)))
+own = {name for name, module, were in there for key, one in were.items() if callable(one) and vars(module).get(key) is not one}
+print(sorted(own - {*_PATCHED, "torch._C", "torch.nn.utils.clip_grad"}), "torch.nn.functional" in own)
+"""
+
+
+def test_all_that_trials_and_twins_replace_is_looked_for_by_name() -> None:
+    said = subprocess.run([sys.executable, "-c", f"{TWIN=}{REPLACES}"], capture_output=True, text=True, check=True)
+    assert said.stdout == "[] True\n"

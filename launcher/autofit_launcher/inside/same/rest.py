@@ -142,7 +142,18 @@ def install(rest: Rest, seen_batch_norm: Callable[[], None]) -> None:
         cast(this, device_type, dtype, False, cache_enabled)
 
     torch.autocast.__init__ = off
+    _plain(torch)
+
+
+def _plain(torch: Any) -> None:
+    """Leaves out TF32, TorchScript and compiled kernels, as a twin's variables do where they are there before torch (``forks.EXACT``)."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    for setter in ("_set_cublas_allow_tf32", "_set_cudnn_allow_tf32", "_set_float32_matmul_precision", "_set_fp32_precision_setter"):
+        setattr(torch._C, setter, lambda *_: None)
+    vars(type(torch.backends.cudnn))["allow_tf32"].setter = lambda *_: None
+    sys.modules["torch.jit._state"].disable()
+    if "torch._dynamo" in sys.modules and hasattr(torch._dynamo, "set_stance"):  # from PyTorch 2.6 on
+        torch._dynamo.set_stance("force_eager")
 
 
 def _constants(torch: Any, rest: Rest) -> None:

@@ -19,13 +19,10 @@ from autofit_launcher.common import files
 from autofit_launcher.common.orders import FAILED, TEMPORARY, Orders
 from autofit_launcher.common.report import Phase, TrialReport
 from autofit_launcher.inside.caches import CACHES
+from autofit_launcher.inside.forks import EXACT
 from autofit_launcher.inside.lifeline import kill
 from autofit_launcher.inside.plainly import OVERLAY, environment, started
 from autofit_launcher.inside.recorder import Recorder
-
-EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0"}
-"""Sets in one order, no kernels that are compiled for a layout, no TorchScript, which can't compile what stands in the place of a draw, no
-TF32, which convolutions on a card have unasked (emulated, its rounding is 7e-5 of YOLO11's gradients, near what tells another training)."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
@@ -35,18 +32,13 @@ def run(orders: Orders, recorder: Recorder) -> None:
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
-def of_twin(orders: Orders, twin: dict[str, Any]) -> Orders:
-    """Makes the orders of a twin's own process."""
-    return replace(orders, payload={"argv": twin["argv"], "env": {**EXACT, **twin["env"]}, "base": twin["base"]})
-
-
 def _run(orders: Orders, twin: dict[str, Any]) -> None:
     """Runs a twin; its folder shows what became of it."""
     temporary, place = tempfile.mkdtemp(dir=os.environ.get(TEMPORARY) or None), Path(orders.folder) / twin["name"]
     (place / "records").mkdir(parents=True)
     for path, text in twin["files"].items():
         files.replace(Path(path), text)
-    own = of_twin(orders, twin)
+    own = replace(orders, payload={"argv": twin["argv"], "env": {**EXACT, **twin["env"]}, "base": twin["base"]})
     with (place / "log").open("wb") as log:
         child = started(own, place, environment(own, place), temporary=temporary, log=log, budget_only=True, same=twin["told"])
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -39,16 +39,12 @@ MOVED = 0.05
 """Part of itself by which a weight is moved at most before the first step; of a usual first value where all of its tensor are zero."""
 
 
-WATCH: Updates
-"""This process's watch."""
-
-
 def install(said: Mapping[str, Any], records: Path) -> None:
-    """Installs the watch, with torch just imported. ``said``: ``TwinOrders`` as a dictionary."""
-    global WATCH
+    """Installs the watch, with torch there. ``said``: ``TwinOrders`` as a dictionary."""
+    gc.freeze()  # what libraries have made isn't looked through for what its program makes
     told, rest = TwinOrders(**said), Rest()
     rows = Rows(rest, told)
-    twin = WATCH = Updates(told, records, rows, rest)
+    twin = Updates(told, records, rows, rest)
     at_rest.install(rest, lambda: twin.facts.update(batch_norm=True))
     rows.install()
     twin.install()
@@ -83,18 +79,12 @@ class Updates:
 
     # -- installing
 
-    def takes(self, said: Mapping[str, Any], records: Path) -> None:
-        """Takes the orders of a twin that was forked off before its program began."""
-        self._told = self._rows.told = TwinOrders(**said)
-        self._records, self._owner = records, os.getpid()
-        gc.freeze()  # what libraries have made isn't looked through for what its program makes
-
     def install(self) -> None:
         """Patches torch."""
         import torch
         from torch.optim import optimizer
 
-        backward, place = torch.autograd.backward, torch.nn.utils.clip_grad
+        backward, place = torch.autograd.backward, torch.nn.utils
 
         @functools.wraps(backward)
         def counted(*args: Any, **kwargs: Any) -> None:
@@ -110,7 +100,7 @@ class Updates:
         for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
             if hasattr(place, name):
                 clipped = self._remembered(getattr(place, name))
-                for module in (place, torch.nn.utils):
+                for module in (place, place.clip_grad):
                     setattr(module, name, clipped)
         torch.nn.modules.module.register_module_forward_pre_hook(self._called)
         at_an_optimizer(self._optimizer_made)
