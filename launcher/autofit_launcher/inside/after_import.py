@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 
 Hook = Callable[[ModuleType], None]
@@ -24,17 +23,24 @@ def after_import(hooks: dict[str, Hook]) -> None:
     sys.meta_path.insert(0, _Finder(waiting))
 
 
-@contextlib.contextmanager
-def everywhere(modules: Iterable[str]) -> Iterator[None]:
-    """Has each function of these modules that is replaced meanwhile replaced in all modules that have taken it by its name. Others aren't
-    looked through: of a fork, each object that is looked at is a copy."""
-    before = [(names, dict(names)) for module in modules if (names := getattr(sys.modules.get(module), "__dict__", None)) is not None]
-    yield
-    put = [(name, one, names[name]) for names, were in before for name, one in were.items() if callable(one) and names[name] is not one]
-    for module in list(sys.modules.values()) if put else ():
-        names = getattr(module, "__dict__", {})
-        for name, now in [(name, now) for name, one, now in put if names.get(name) is one]:
-            setattr(module, name, now)
+def taken(modules: Iterable[str]) -> Callable[[], None]:
+    """Finds the modules that have taken functions of these ones, by whatever name. What is returned puts in their place, in each of them,
+    what stands in it by then. In a fork nothing is looked for: each object that is looked at there is a copy."""
+    those = [getattr(sys.modules.get(name), "__dict__", {}) for name in modules]
+    own = [(names, name, one) for names in those for name, one in names.items() if callable(one)]
+    known = {id(one) for *_, one in own}
+    holders = [
+        (module, name, one)
+        for module in list(sys.modules.values()) for name, one in [*getattr(module, "__dict__", {}).items()] if id(one) in known
+    ]  # fmt: skip
+
+    def put() -> None:
+        now = {id(one): names[name] for names, name, one in own if names[name] is not one}
+        for module, name, one in holders if now else ():
+            if id(one) in now and getattr(module, name, None) is one:
+                setattr(module, name, now[id(one)])
+
+    return put
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
+import gc
 import importlib
 import importlib.util
 import json
@@ -23,12 +25,14 @@ import sys
 import tempfile
 import time
 from _thread import allocate_lock, start_new_thread
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..common import files
 from ..common.orders import CAME, FORKS, PRELOADED, VARIABLE
 from . import reach
+from .after_import import taken
 from .lifeline import die_with_parent, kill
 
 EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0"}
@@ -58,8 +62,9 @@ def bring(modules: Sequence[str]) -> None:
         importlib.import_module(name if ours == name else f"..{ours}", __package__)
 
 
-def serve(place: str, argv: Sequence[str], bases: Mapping[str, Sequence[str]]) -> None:
-    """Makes the imports, then forks off a child for whoever asks at the socket ``place``. Returns in the children alone.
+def serve(place: str, argv: Sequence[str], bases: Mapping[str, Sequence[str]], replaced: Sequence[str]) -> Callable[[], None]:
+    """Makes the imports, then forks off a child for whoever asks at the socket ``place``. Returns in the children alone, with what puts
+    functions of the modules ``replaced`` in the place of those that libraries have taken (``taken``).
 
     ``argv``: the command, of which this process is the first. ``bases``: libraries with whose import a CPU's budget is taken, and what
     comes with it (``Command.base``): none of the program's imports comes after theirs.
@@ -87,16 +92,18 @@ def serve(place: str, argv: Sequence[str], bases: Mapping[str, Sequence[str]]) -
     except BaseException as error:
         refused = f"{type(error).__name__}: {error}"
     if refused:
-        Path(f"{place}{_REFUSED}").write_text(refused, encoding="utf-8")
+        files.replace(Path(f"{place}{_REFUSED}"), refused)
         os._exit(0)
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"{place}.new")
     server.listen()
     os.rename(f"{place}.new", place)
+    put = taken(replaced)
     _Server(server, before, argv[: len(argv) - len(sys.argv) + 1]).run()
     (held := allocate_lock()).acquire()
     for _ in range(min(most - len(os.listdir(_THREADS)), _STACKS_KEPT)):
         start_new_thread(held.acquire, ())
+    return put
 
 
 def _imports(program: str) -> Iterator[ast.stmt]:
@@ -147,23 +154,19 @@ class _Server:
         now = {name: os.environ.get(name) for name in {*environ, *os.environ} - {_CHECK, *_OWN}}
         self._imported = {name: value for name, value in now.items() if value != environ.get(name)}
         """Variables that an import has set, or taken away (None)."""
-        self._asked: dict[int, socket.socket] = {}
-        """Child -> the connection of who asked for it."""
-        self._ends: dict[int, int] = {}
-        """Descriptor that can be read once a child has ended -> that child."""
-        script: Any = sys.modules.get("torch.jit._state")
-        self._own = _OWN - ({"PYTORCH_JIT"} if script and script._python_cu.get_functions() else set())  # a library's, compiled
+        self._children: dict[int, tuple[int, socket.socket]] = {}
+        """Descriptor that can be read once a child has ended -> that child, and the connection of who asked for it."""
 
     def run(self) -> None:
         """Serves until this process is ended. Returns in a child."""
         while True:
-            waits: list[Any] = [self._server, *self._ends, *self._asked.values()]
+            waits: list[Any] = [self._server, *self._children, *(connection for _, connection in self._children.values())]
             ready, _, _ = select.select(waits, [], [])
             if self._server in ready and self._forks(self._server.accept()[0]):
                 return
-            for end in [end for end in self._ends if end in ready]:
+            for end in [end for end in self._children if end in ready]:
                 self._ended(end)
-            for child in [child for child, connection in self._asked.items() if connection in ready]:
+            for child in [child for child, connection in self._children.values() if connection in ready]:
                 kill(child)  # who asked for it is gone
 
     def _forks(self, connection: socket.socket) -> bool:
@@ -184,14 +187,15 @@ class _Server:
         if apart:
             connection.close()
         else:
-            self._asked[child] = connection
-            self._ends[os.pidfd_open(child)] = child
+            self._children[os.pidfd_open(child)] = child, connection
         return False
 
     def _apart(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> list[str]:
         """Tells what differs from this process of what an import may depend on: variables, the program."""
         own, asked = self._environ, {**env, PATH: os.pathsep.join(one for one in _path(env) if one not in self._preloads(env))}
-        apart = sorted(name for name in {*own, *asked} - self._own if own.get(name) != asked.get(name))
+        apart = sorted(name for name in {*own, *asked} - _OWN if own.get(name) != asked.get(name))
+        if EXACT.items() <= asked.items() and not EXACT.items() <= own.items() and _made():
+            apart.append("what its libraries have made for good")
         return apart if list(argv[: len(self._head)]) == self._head else [*apart, "another program"]
 
     def _preloads(self, env: Mapping[str, str]) -> list[str]:
@@ -204,13 +208,13 @@ class _Server:
         die_with_parent()
         if os.getppid() != self._pid:  # it had ended before
             os._exit(1)
-        for one in (self._server, *self._asked.values()):
-            one.close()
+        self._server.close()
+        for end, (_, other) in self._children.items():
+            os.close(end)
+            other.close()
         for number, stream in enumerate(streams, start=1):
             os.dup2(stream, number)
             os.close(stream)
-        for end in self._ends:
-            os.close(end)
         os.chdir(asked["cwd"])
         at = 0 if getattr(sys.flags, "safe_path", False) else 1  # behind the program's folder
         sys.path[at:at] = self._preloads(asked["env"])
@@ -228,11 +232,19 @@ class _Server:
             numpy.random.seed()
 
     def _ended(self, end: int) -> None:
-        child = self._ends.pop(end)
+        child, connection = self._children.pop(end)
         os.close(end)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        with self._asked.pop(child) as connection, contextlib.suppress(OSError):
+        with connection, contextlib.suppress(OSError):
             connection.sendall(json.dumps({"status": status}).encode() + b"\n")
+
+
+@functools.cache
+def _made() -> bool:
+    """Tells whether libraries have made TorchScript, or a NumPy generator, as they were imported: no twin can turn these any more."""
+    script: Any = sys.modules.get("torch.jit._state")
+    draws = getattr(sys.modules.get("numpy.random"), "Generator", None)
+    return bool(script and script._python_cu.get_functions()) or any(type(one) is draws for one in gc.get_objects())
 
 
 def _path(env: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..common.orders import LOADED, VARIABLE, ProbeSettings
 from . import forks, gate, overlaid_libraries, patches
-from .after_import import Hook, after_import, everywhere
+from .after_import import Hook, after_import, taken
 from .instrument import Instrument
 from .overlay import Overlay
 from .same import twin
@@ -47,18 +47,19 @@ def begin(settings: ProbeSettings) -> None:
         after_import(overlaid_libraries.hooks(overlay, forwarding=instrument.saves))
     elif settings.turn:
         gate.install(settings.turn, instrument.wait_for_turn)
-    based = instrument.orders.payload.get("base", {})
+    based, trainers = instrument.orders.payload.get("base", {}), _trainers(instrument)
     if settings.forks:
-        forks.serve(settings.forks, instrument.orders.payload["argv"], based)
+        put = forks.serve(settings.forks, instrument.orders.payload["argv"], based, (*_PATCHED, *trainers))
         settings = ProbeSettings.read(Path(os.environ[VARIABLE]))
         instrument.takes(settings)
         overlay.moves(Path(settings.overlay), _kept(settings))
+    else:
+        put = taken((*_PATCHED, *trainers))
     if not settings.budget_only:
         Path(settings.records, LOADED).touch()
     os.register_at_fork(after_in_child=instrument.forked)
-    trainers = {} if settings.budget_only else _trainers(instrument)
-    with everywhere((*_PATCHED, *trainers)):
-        after_import({"torch": lambda module: _torch(instrument), **trainers})
+    after_import({"torch": lambda module: _torch(instrument), **({} if settings.budget_only else trainers)})
+    put()
     after_import({library: functools.partial(_has_base, instrument, modules) for library, modules in based.items()})
     if late:
         instrument.open()

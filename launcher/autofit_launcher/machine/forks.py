@@ -25,11 +25,6 @@ class Forks:
     _place: Path = Path()
     _given_up: bool = False
 
-    @property
-    def serves(self) -> bool:
-        """True while there is a server, off which what comes is forked where that is safe."""
-        return self._child is not None
-
     def begin(self, orders: Orders, env: Mapping[str, str], place: Path) -> Mapping[str, str]:
         """Starts the server in folder ``place``, if it isn't there; returns the variable that tells a trial of it (empty: none).
         None is started where a command's program isn't Python's, or Python gets words that may keep the probe out (-I), or are it (-m)."""
@@ -50,7 +45,7 @@ class Forks:
 
     @property
     def told(self) -> Mapping[str, str]:
-        """The variable that tells of the server; empty where there is none."""
+        """The variable that tells of the server, off which what comes is forked where that is safe; empty where there is none."""
         return {FORKS: f"{process.temporary()}/forks.{self._child.pid}"} if self._child is not None else {}
 
     def adopted_by(self, pid: int) -> None:

@@ -115,7 +115,7 @@ class HostMeter(Looks):
     def __init__(self, saves_in: Path) -> None:
         super().__init__("autofit-host", self._look, every_s=LOOK_S)
         self._pid = 0
-        self._next_at = 0.0
+        self._next_at, self._again = 0.0, False
         self.use = HostUse(
             memory_there=host.memory()[1], shared_before=host.shared_memory_free(),
             disk_there=host.disk_free(saves_in) + host.disk_taken(saves_in),
@@ -128,11 +128,18 @@ class HostMeter(Looks):
     def _look(self) -> None:
         if (began := time.monotonic()) < self._next_at:
             return
-        use, free = self.use, host.memory()[1]
-        for _ in range(3):  # pages that are shared count more than once where one that counts for less has forked meanwhile
-            private, shared, others = _taken(trial := set(procfs.family(self._pid)))
-            if trial.issuperset(procfs.family(self._pid)):
-                break
+        use, free, private, shared = self.use, host.memory()[1], 0, 0
+        trial, others = set(procfs.family(self._pid)), 0
+        for pid in trial.union(procfs.descendants(os.getpid())):
+            with suppress(OSError):  # it has ended
+                own, mapped = procfs.own_bytes(pid)
+                if pid in trial:
+                    private, shared = private + own, shared + mapped
+                else:
+                    others += own  # of a run that was begun ahead: it is the run, or ends
+        self._again = not self._again and not trial.issuperset(procfs.family(self._pid))
+        if self._again:
+            return  # pages count more than once where one that was counted for a part of them has forked meanwhile
         there = max(free, host.memory()[1]) + private + shared + others
         use.memory_bytes, use.shared_mapped = max(use.memory_bytes, private + shared), max(use.shared_mapped, shared)
         use.memory_there = min(there, use.memory_there or there)
@@ -140,17 +147,3 @@ class HostMeter(Looks):
             use.shared_taken = max(use.shared_taken, use.shared_before - (host.shared_memory_free() or 0))
         now = time.monotonic()
         self._next_at = now + (now - began) * (1 / SHARE_OF_TIME - 1)
-
-
-def _taken(trial: set[int]) -> tuple[int, int, int]:
-    """Counts the memory of a trial's processes, and what they have mapped of shared memory, in bytes; and the memory of those that are the
-    launcher's beside them: of a run that was begun ahead, which is the run, or ends."""
-    private = shared = others = 0
-    for pid in trial.union(procfs.descendants(os.getpid())):
-        with suppress(OSError):  # it has ended
-            own, mapped = procfs.own_bytes(pid)
-            if pid in trial:
-                private, shared = private + own, shared + mapped
-            else:
-                others += own
-    return private, shared, others

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -206,14 +205,13 @@ class _Proving:
     def _orders(self, place: Path, adapter: Adapter, layouts: Layouts, asked: Mapping[str, Value], **told: Any) -> Orders:
         """Makes the orders of the process that runs two twins."""
         twins: list[dict[str, Any]] = []
-        budget, ranks = self._job.budget, self._rung.world_size
-        threads = {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // ranks, 1))} if ranks > 1 else {}
+        budget = self._job.budget
         for name, (micro, accumulation), values in zip(NAMES, layouts, (asked, {}), strict=True):
             rung = replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
             command = adapter.twin(rung, budget, folder=place / name)
-            command = command if adapter.starts_ranks else replace(command, ranks=ranks)
+            command = command if adapter.starts_ranks else replace(command, ranks=rung.world_size)
             twins.append({
-                "name": name, "argv": list(command.words), "env": {**threads, **allocator_environment(budget), **command.env},
+                "name": name, "argv": list(command.words), "env": {**allocator_environment(budget), **command.env},
                 "files": {str(path): text for path, text in command.files.items()}, "base": dict(command.base),
                 "told": {
                     "samples": micro * accumulation, "accumulation": accumulation,

@@ -167,7 +167,7 @@ def _tried(job: Job, rung: Rung, orders: Orders, plan: TrialPlan) -> Trial:
     _put_aside(orders)
     trial = _finished(job, rung, orders, plan)
     of_its_own = trial.report.failure or trial.report.facts.get("ended") == "given_up" or trial.seconds > job.recipe.trial.timeout_s
-    not_alone = job.forks.serves or (orders.scratch / PLAIN).exists()
+    not_alone = job.forks.told or (orders.scratch / PLAIN).exists()
     if not_alone and trial.verdict.kind in (Kind.STALLED, Kind.VACUOUS, Kind.CRASHED) and not of_its_own:
         job.forks.give_up()
         job.say(f"            tried anew, alone: at first {trial.verdict.why}", "dim")
@@ -192,7 +192,7 @@ def _ended(job: Job, orders: Orders, plan: TrialPlan) -> tuple[Ending, HostUse]:
     child = process.start(command, env={**env, **forks}, stdout=place / "stdout.log", stderr=place / "stderr.log")
     job.forks.adopted_by(child.pid)
     meter.begin(child.pid)
-    stall_s = min(job.recipe.recover.stall_s, FORK_STALLS_S if job.forks.serves else math.inf)
+    stall_s = min(job.recipe.recover.stall_s, FORK_STALLS_S if job.forks.told else math.inf)
     watch = TrialWatch(child, orders, job.say, comes_to=job.comes_to, stall_s=stall_s)
     try:
         with process.forward_signals(child, grace_s=1.0):

@@ -214,27 +214,27 @@ def test_a_command_that_gets_no_server_is_told_why(
     asked = replace(orders(tmp_path), payload={"argv": [sys.executable, *words]})
     server = Forks()
     monkeypatch.setenv(FORKS, server.begin(asked, {}, tmp_path / "forks")[FORKS])
-    assert not server.serves and forks.forked(asked.payload["argv"], {}, (1, 2)) is None
+    assert not server.told and forks.forked(asked.payload["argv"], {}, (1, 2)) is None
     assert "started anew: its program is none of Python's" in capfd.readouterr().err
 
 
 LIBRARY = """
 import torch
 from random import random
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout as drops
 compiled = torch.compile(lambda x: x + torch.compiler.is_compiling(), fullgraph=True)
 """
 TAKES = """
 import library, random, torch
 torch.set_float32_matmul_precision("high")
 F, made, taken = torch.nn.functional, library.compiled(torch.ones(1)).item(), random.random
-same = [library.dropout is F.dropout, library.random is taken, torch.jit.script(taken) is taken]
-print(*same, library.dropout(torch.ones(2)).tolist(), made, torch.get_float32_matmul_precision())
+same = [library.drops is F.dropout, library.random is taken, torch.jit.script(taken) is taken]
+print(*same, library.drops(torch.ones(2)).tolist(), made, torch.get_float32_matmul_precision())
 """
 TWIN = {"samples": 4, "accumulation": 1, "whole_batch": 4, "part": 4}
 
 
-@pytest.mark.parametrize("more", ["", "scripted = torch.jit.script(torch.nn.Identity())"])
+@pytest.mark.parametrize("more", ["", "made = torch.jit.script(torch.nn.Identity())", "made = __import__('numpy').random.default_rng()"])
 def test_a_forked_twin_has_at_rest_what_libraries_took_by_name(more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     beside(tmp_path, monkeypatch, "library.py", LIBRARY + more, TAKES)
     with served(tmp_path, monkeypatch):
@@ -257,6 +257,6 @@ print(sorted(own - {*_PATCHED, "torch._C", "torch.nn.utils.clip_grad"}), "torch.
 """
 
 
-def test_all_that_trials_and_twins_replace_is_looked_for_by_name() -> None:
+def test_all_that_trials_and_twins_replace_is_looked_for_in_libraries() -> None:
     said = subprocess.run([sys.executable, "-c", f"{TWIN=}{REPLACES}"], capture_output=True, text=True, check=True)
     assert said.stdout == "[] True\n"
