@@ -29,16 +29,13 @@ def taken(modules: Iterable[str]) -> Callable[[], None]:
     those = [getattr(sys.modules.get(name), "__dict__", {}) for name in modules]
     own = [(names, name, one) for names in those for name, one in names.items() if callable(one)]
     known = {id(one) for *_, one in own}
-    holders = [
-        (module, name, one)
-        for module in list(sys.modules.values()) for name, one in [*getattr(module, "__dict__", {}).items()] if id(one) in known
-    ]  # fmt: skip
+    holders = [(at, name) for at in [*sys.modules.values()] for name, one in [*getattr(at, "__dict__", {}).items()] if id(one) in known]
 
     def put() -> None:
         now = {id(one): names[name] for names, name, one in own if names[name] is not one}
-        for module, name, one in holders if now else ():
-            if id(one) in now and getattr(module, name, None) is one:
-                setattr(module, name, now[id(one)])
+        for at, name in holders if now else ():
+            if (one := id(getattr(at, name, None))) in now:
+                setattr(at, name, now[one])
 
     return put
 

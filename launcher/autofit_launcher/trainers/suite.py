@@ -127,5 +127,8 @@ class AdapterSuite:
 
     @staticmethod
     def _tried(adapter: Adapter, ladder: Ladder, size: int, tmp_path: Path) -> trial.Trial:
-        folder = RunFolder.create(tmp_path / "runs", "suite")
-        return trial.run(Job(adapter=adapter, ladder=ladder, budget=cpu_budget(size), folder=folder), ladder.asked)
+        job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(size), folder=RunFolder.create(tmp_path / "runs", "suite"))
+        try:
+            return trial.run(job, ladder.asked)
+        finally:
+            job.forks.end()
