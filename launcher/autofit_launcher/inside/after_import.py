@@ -24,8 +24,8 @@ def after_import(hooks: dict[str, Hook]) -> None:
 
 
 def taken(modules: Iterable[str]) -> Callable[[], None]:
-    """Finds the modules that have taken functions of these ones, by whatever name. What is returned puts in their place, in each of them,
-    what stands in it by then. In a fork nothing is looked for: each object that is looked at there is a copy."""
+    """Finds which modules hold functions of ``modules``, by whatever name. Returns a function that gives each of them what has replaced one
+    of these functions since. That looks for nothing: in a fork, each object that is looked at is a copy."""
     those = [getattr(sys.modules.get(name), "__dict__", {}) for name in modules]
     own = [(names, name, one) for names in those for name, one in names.items() if callable(one)]
     known = {id(one) for *_, one in own}

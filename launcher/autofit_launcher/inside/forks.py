@@ -1,9 +1,9 @@
 """Forks a launch's trials off a process that has made the imports with which their command begins, so that they are made once.
 
-The server is the person's own command with the probe in it. It stops where its program would begin, makes those imports of the program's
-first statements that are of installed libraries, and runs nothing of it. Whoever starts the same command has it forked; the child takes its
-own settings, words, folders and output, and goes on as if it had just been started. Where a fork isn't safe (threads that live, a card in
-use), or the command differs by more than its words, the command is started anew.
+The server is the person's own command, whose writes are redirected. It stops where its program would begin, makes those imports of the
+program's first statements that are of installed libraries, and runs nothing of it. Whoever starts the same command has it forked; the child
+takes its own settings, hooks, words, folders and output, and goes on as if it had just been started. Where a fork isn't safe (threads that
+live, a card in use), or the command differs by more than its words, it is started anew.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class _Server:
         own, asked = self._environ, {**env, PATH: os.pathsep.join(one for one in _path(env) if one not in self._preloads(env))}
         apart = sorted(name for name in {*own, *asked} - _OWN if own.get(name) != asked.get(name))
         if EXACT.items() <= asked.items() and not EXACT.items() <= own.items() and _made():
-            apart.append("what its libraries have made for good")
+            apart.append("what its libraries have made (TorchScript, a NumPy generator)")
         return apart if list(argv[: len(self._head)]) == self._head else [*apart, "another program"]
 
     def _preloads(self, env: Mapping[str, str]) -> list[str]:

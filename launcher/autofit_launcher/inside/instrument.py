@@ -139,9 +139,8 @@ class Instrument(TakingPart):
 
     def varied(self) -> bool:
         """Tells whether enough micro-batches went through in this phase of training, or they come slowly, or the trial is short."""
-        again = self.phase is Phase.TRAIN_AGAIN
-        least = 1 if again else LEAST_VALIDATION  # by more it is seen what each leaves behind (``Gathered``)
-        lengths = not again and any(self.sampled.values())
+        least = 1 if self.phase is Phase.TRAIN_AGAIN else LEAST_VALIDATION  # by more it is seen what each leaves behind (``Gathered``)
+        lengths = least > 1 and any(self.sampled.values())
         wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths else (VARIETY, VARIETY_S)
         slowly = self._train_batches > least and time.monotonic() - self._train_began > longest
         return not self.orders.steps_after or self._train_batches >= wanted or slowly

@@ -1,4 +1,4 @@
-"""Becomes the process off which a launch forks its trials and its twins (``forks``): the command of the orders, with the probe in it."""
+"""Becomes the process off which a launch forks its trials and its twins (``forks``): the command of the orders."""
 
 from __future__ import annotations
 

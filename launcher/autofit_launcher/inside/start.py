@@ -40,7 +40,8 @@ def begin(settings: ProbeSettings) -> None:
     """Hooks this process, once: before its program begins, or at any moment of it. The budget is taken at once where torch is there."""
     late = "torch" in sys.modules
     instrument = Instrument(settings)
-    atexit.register(instrument.at_exit)  # before those of libraries, so that it comes after them
+    if not settings.budget_only:
+        atexit.register(instrument.at_exit)  # before those of libraries, so that it comes after them
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=_kept(settings))
         overlay.install()

@@ -317,7 +317,7 @@ class UltralyticsAdapter(Adapter):
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
         adapter, only = UltralyticsAdapter(recipe), {"only": True} if self.script else {}
         command = adapter._exact(rung, adapter._placed(adapter.arguments(rung, budget), folder), folder=folder, set={}, **only)
-        env = {**command.env, **environment.prepare(folder.parents[2] / "cache" / "environment")}
+        env = {**command.env, **environment.prepare(RunFolder(folder.parents[3]).cache / "environment")}
         return replace(command, base=environment.BASE, env=env, files={**command.files, **files})
 
     def corrected(self, finding: Finding) -> Correction:
