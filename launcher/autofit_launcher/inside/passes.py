@@ -7,7 +7,7 @@ import functools
 import sys
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -84,8 +84,10 @@ class TrialPass:
         """Number of backward passes done, and of training passes ended, when it gave its last batch."""
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
-        self._began, self._first = 0.0, None
-        """The first batch of a later pass, until it has been trained: its size may be a validation's."""
+        self._asked_at, self._first = 0.0, None
+        """When the last batch was asked for; the first batch of a later pass, until it has been trained: its size may be a validation's."""
+        self._seconds: deque[float] = deque(maxlen=15)
+        """What the last batches of a validation took each. Workers begin with the first, and some wait for Python's garbage collector."""
         self._gathered = Gathered(instrument.orders.device, LEAST_LIVE)
         self._bears_an_end = True
         self._whole = False
@@ -153,10 +155,11 @@ class TrialPass:
         self._instrument.validating()
         if not self._served:
             self._instrument.keep_growth()
+        self._seconds.extend([time.monotonic() - self._asked_at] if self._served else [])
         self.through()
         if self._agreed(self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on()):
             return self._end()
-        self._began = self._began or time.monotonic()
+        self._asked_at = time.monotonic()
         batch = self._draw()
         self._in_hand = True
         return batch
@@ -179,7 +182,7 @@ class TrialPass:
 
     def _goes_on(self) -> bool:
         """Tells whether a validation's rest is waited for, being short: metrics of the whole set may need more than any batch of it."""
-        rest_s = (self._length() - self._served) * (time.monotonic() - self._began) / self._served
+        rest_s = (self._length() - self._served) * sorted(self._seconds)[(len(self._seconds) - 1) // 2]
         return not self.seen_enough() and 0 < rest_s < SHORT_REST_S
 
     def seen_enough(self) -> bool:
