@@ -16,6 +16,7 @@ from . import forks, gate, overlaid_libraries, patches
 from .after_import import Hook, after_import, taken
 from .instrument import Instrument
 from .overlay import Overlay
+from .part import keep_modules
 from .same import twin
 
 _TRAINERS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trainers")
@@ -41,6 +42,7 @@ def begin(settings: ProbeSettings) -> None:
     late = "torch" in sys.modules
     instrument = Instrument(settings)
     if not settings.budget_only:
+        atexit.register(keep_modules)
         atexit.register(instrument.at_exit)  # before those of libraries, so that it comes after them
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=_kept(settings))
