@@ -27,16 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..common.orders import (
-    LEAST_STEPS,
-    LEAST_VALIDATION,
-    VARIETY,
-    VARIETY_LENGTHS_S,
-    VARIETY_OF_LENGTHS,
-    VARIETY_S,
-    Orders,
-    ProbeSettings,
-)
+from ..common.orders import LEAST_STEPS, LEAST_VALIDATION, VARIETY, VARIETY_LENGTHS_S, VARIETY_OF_LENGTHS, VARIETY_S, Orders, ProbeSettings
 from ..common.report import HOST_BESIDE, HOST_GROWTH, OWN_ACCUMULATION, Phase
 from ..common.sizes import format_size
 from . import budget, counted, kept_checkpoint
@@ -482,6 +473,8 @@ class Instrument(TakingPart):
     def at_exit(self) -> None:
         """The script has ended by itself: by its end, by sys.exit or by an exception."""
         error = sys.exc_info()[1] or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if self.settings.same:  # a twin that was forked
+            end_soon(last=True)
         if self._closed or self.settings.budget_only or (self.recorder is None and error is None):
             return
         with contextlib.suppress(Exception):

@@ -203,20 +203,18 @@ class TakingPart:
                 self.recorder.swallowed(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}")
 
 
-def end_soon() -> None:
+def end_soon(*, last: bool = False) -> None:
     """Leaves out the interpreter's search for cycles at its end, which takes a second and more with torch, and what libraries do and say
-    then. The exit status stays the program's."""
+    then; ``last``, after which nothing comes, what would take their modules apart (a fork copies each page). The exit status stays."""
     sys.stderr.flush()
     gc.freeze()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    libc = ctypes.CDLL(None)
-    libc.on_exit(libc._exit, None)
-
-
-def keep_modules() -> None:
-    """Has no module taken apart at the interpreter's end, where nothing comes after this: a fork copies each page that is touched."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(list(sys.modules.values())))
-    sys.modules.clear()
+    ctypes.CDLL(None).on_exit(ctypes.CDLL(None)._exit, None)
+    if last:
+        main = sys.modules.pop("__main__")  # its files are written out
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(list(sys.modules.values())))
+        sys.modules.clear()
+        sys.modules["__main__"] = main
 
 
 def accumulation_from_outside() -> Any:

@@ -85,9 +85,9 @@ class TrialPass:
         self._in_hand = False
         """A validation batch was given, and the script hasn't come back for another yet."""
         self._asked_at, self._first = 0.0, None
-        """When the last batch was asked for; the first batch of a later pass, until it has been trained: its size may be a validation's."""
+        """The time of the last call for a batch; the first batch of a later pass until it is trained: its size may be a validation's."""
         self._seconds: deque[float] = deque(maxlen=15)
-        """What the last batches of a validation took each. Workers begin with the first, and some wait for Python's garbage collector."""
+        """The time that each of a validation's last batches took. Workers begin with the first, and one may wait for Python's collector."""
         self._gathered = Gathered(instrument.orders.device, LEAST_LIVE)
         self._bears_an_end = True
         self._whole = False
@@ -159,8 +159,7 @@ class TrialPass:
         self.through()
         if self._agreed(self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on()):
             return self._end()
-        self._asked_at = time.monotonic()
-        batch = self._draw()
+        self._asked_at, batch = time.monotonic(), self._draw()
         self._in_hand = True
         return batch
 

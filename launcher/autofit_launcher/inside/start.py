@@ -16,7 +16,6 @@ from . import forks, gate, overlaid_libraries, patches
 from .after_import import Hook, after_import, taken
 from .instrument import Instrument
 from .overlay import Overlay
-from .part import keep_modules
 from .same import twin
 
 _TRAINERS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trainers")
@@ -26,8 +25,6 @@ HOOKS = [
     if os.path.exists(os.path.join(_TRAINERS, name, "inside", "hooks.py"))
 ]
 """Hooks of each trainer for the instrument: imported with us, since a program may have modules of the library's names."""
-
-
 _PATCHED = ("random", "numpy.random", "torch", "torch.autograd", "torch.cuda", "torch.nn.functional", "torch.nn.utils")
 """Modules of which a trial or a twin replaces functions that libraries may have taken by name."""
 
@@ -42,7 +39,6 @@ def begin(settings: ProbeSettings) -> None:
     late = "torch" in sys.modules
     instrument = Instrument(settings)
     if not settings.budget_only:
-        atexit.register(keep_modules)
         atexit.register(instrument.at_exit)  # before those of libraries, so that it comes after them
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=_kept(settings))
