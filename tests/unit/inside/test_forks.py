@@ -230,6 +230,9 @@ torch.set_float32_matmul_precision("high")
 F, made, taken = torch.nn.functional, library.compiled(torch.ones(1)).item(), random.random
 same = [library.drops is F.dropout, library.random is taken, torch.jit.script(taken) is taken]
 print(*same, library.drops(torch.ones(2)).tolist(), made, torch.get_float32_matmul_precision())
+left = open("left", "w")
+left.write("when its interpreter ends")
+raise SystemExit(7)
 """
 TWIN = {"samples": 4, "accumulation": 1, "whole_batch": 4, "part": 4}
 
@@ -239,8 +242,9 @@ def test_a_forked_twin_has_at_rest_what_libraries_took_by_name(more: str, tmp_pa
     beside(tmp_path, monkeypatch, "library.py", LIBRARY + more, TAKES)
     with served(tmp_path, monkeypatch):
         child, log = started(tmp_path, same=TWIN, **forks.EXACT)
-        assert isinstance(child, subprocess.Popen if more else Forked) and child.wait(30) == 0, log.read_text()
+        assert isinstance(child, subprocess.Popen if more else Forked) and child.wait(30) == 7, log.read_text()
     assert "True True True [1.0, 1.0] 1.0 highest\n" in log.read_text()
+    assert (tmp_path / "trial/scratch/overlay/files" / str(tmp_path)[1:] / "left").read_text().startswith("when")
 
 
 REPLACES = """
