@@ -54,13 +54,11 @@ class CpuMeter(Meter, Looks):
 
     def __init__(self, base_bytes: int) -> None:
         """``base_bytes``: VmData when the budget was taken."""
-        Looks.__init__(
-            self, "autofit-vmdata", self._look_at_all, every_s=SAMPLE_PERIOD_S, search=self._join, search_every_s=FAMILY_PERIOD_S
-        )
+        Looks.__init__(self, "autofit-vmdata", self.sample, every_s=SAMPLE_PERIOD_S, search=self._join, search_every_s=FAMILY_PERIOD_S)
         self._base_bytes = base_bytes
         self._family = {os.getpid()}
         self._left_out: set[int] = set()
-        self._peak = 0
+        self._peak, self._looking = 0, threading.Lock()
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
         self.start()
         threading.stack_size(usual)
@@ -73,15 +71,14 @@ class CpuMeter(Meter, Looks):
         self._left_out.add(pid)
         self._family = self._family - {pid}
 
-    def _look_at_all(self) -> None:
-        self._peak = max(self._peak, *(procfs.data_bytes_now(pid) for pid in self._family))
-
     def reset(self) -> None:
-        self._peak = 0
-        self._look_at_all()
+        with self._looking:  # what is seen just now was before
+            self._peak = 0
+        self.sample()
 
     def sample(self) -> None:
-        self._look_at_all()
+        with self._looking:
+            self._peak = max(self._peak, *(procfs.data_bytes_now(pid) for pid in self._family))
 
     def peaks(self) -> dict[str, int]:
         taken = max(0, self._peak - self._base_bytes)

@@ -7,6 +7,7 @@ import multiprocessing
 import platform
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy
 import pytest
 
+from autofit_launcher.common import procfs
 from autofit_launcher.common.orders import Orders
 from autofit_launcher.common.procfs import data_bytes
 from autofit_launcher.common.report import VERSIONS, Phase, TrialReport
@@ -122,6 +124,22 @@ class TestCpuMeter:
         assert 55 * MIB < train.allocated_bytes < 90 * MIB
         assert train.device_bytes == train.reserved_bytes
         assert validate.reserved_bytes < 30 * MIB
+
+    def test_a_look_that_comes_late_is_the_last_phases(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun = threading.Event()
+
+        def looked(pid: int) -> int:
+            first, _ = not begun.is_set(), begun.set()
+            time.sleep(0.2 if first else 0)
+            return 96 * MIB if first else MIB
+
+        monkeypatch.setattr(procfs, "data_bytes_now", looked)
+        meter = CpuMeter(0)
+        begun.wait()
+        meter.reset()
+        time.sleep(0.4)
+        meter.close()
+        assert meter.peaks()["reserved_bytes"] == MIB
 
     def test_what_a_forked_worker_takes_counts_by_itself(self) -> None:
         """RLIMIT_DATA holds each process by itself: a data loader's worker can die of it while its parent is far below."""
