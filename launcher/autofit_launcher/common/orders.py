@@ -125,8 +125,8 @@ VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 24, 25.0
 TURN = "turn"
 """File in the folder of what was begun ahead, which says that the device is its own, and how many bytes of a card were free then."""
 CAME = ".came"
-PLAIN = "plainly"
-"""Folder among a trial's attempts, of the one that is run plainly after a crash; in its place the phase that is shown then."""
+PLAIN, RESUMED = "plainly", "resumed"
+"""Folders of a trial: of what is run plainly after a crash (the phase that is shown then, too), and of what goes on from a checkpoint."""
 LOADED = "loaded"
 """File among the records that the first process makes into which the probe has come."""
 

@@ -30,21 +30,8 @@ from autofit_launcher.errors import BadInput, ExitCode, Fault, Interrupted
 from autofit_launcher.full_run import run
 from autofit_launcher.full_run.cause import Ended
 from autofit_launcher.full_run.recover import MOST_WAITS, History, decide
-from autofit_launcher.history import kept_fits, owner
-from autofit_launcher.history.records import (
-    FORMAT,
-    AttemptRecord,
-    CouldRecord,
-    DeviceRecord,
-    LadderRecord,
-    MemoryRecord,
-    MoveRecord,
-    Record,
-    RunCertificate,
-    RungRecord,
-    RunRecord,
-    Status,
-)
+from autofit_launcher.history import kept_fits, owner, records
+from autofit_launcher.history.records import AttemptRecord, CouldRecord, LadderRecord, MoveRecord, Record, RungRecord, RunRecord, Status
 from autofit_launcher.ladder import same_training, search
 from autofit_launcher.ladder.rungs import AS_ASKED, MICRO_BATCH, Rung
 from autofit_launcher.ladder.same_training import COUNTED, GIVEN_UP, PROVEN, SameTraining, as_asked, unproven, with_steps
@@ -204,13 +191,13 @@ class Launch:
             self.job.folder.replace_json(self.job.folder.record, self.as_record())
 
     @property
-    def memory(self) -> MemoryRecord | None:
+    def memory(self) -> records.MemoryRecord | None:
         """The run's peak beside that of its rung's trial, if it was tried."""
         if self.outcome is None or self.rung is None:
             return None
         budget, tried = self.job.budget, self.trial_of(self.rung.index)
         peaks = {"trial_peak_bytes": tried.verdict.peak_bytes if tried else 0, "run_peak_bytes": self.outcome.peak_bytes}
-        return MemoryRecord(**peaks, cap_bytes=budget.cap_bytes, budget_bytes=budget.budget_bytes)
+        return records.MemoryRecord(**peaks, cap_bytes=budget.cap_bytes, budget_bytes=budget.budget_bytes)
 
     def due(self, rung: Rung | None = None) -> same_training.Due | None:
         """Returns the optimizer steps of the asked training; None where they aren't known, or the run's rung, or this one, gives some up.
@@ -244,7 +231,7 @@ class Launch:
         driver = {"driver": self.job.budget.driver} if self.job.budget.driver else {}
         rung, job, chosen, rungs = self.rung, self.job, self.chosen, self.job.ladder.rungs
         between = self.status is Status.DONE and not (self.show is None or self.attempts)  # its trials and its full run: it isn't done
-        same = RunCertificate(**{**asdict(self.same), "refused": self.refused}) if self.same else None
+        same = records.RunCertificate(**{**asdict(self.same), "refused": self.refused}) if self.same else None
         known = {
             "waits_for": self.waits_for, "run": self.outcome, "memory": self.memory,
             "could_fit": [CouldRecord(flag=flag, key=key, rung=dict(at.values) if at else None) for flag, key, at in self.could_fit],
@@ -254,14 +241,14 @@ class Launch:
             "results": plain(self.results) if self.outcome is not None else None,
         }  # fmt: skip
         return Record(
-            format=FORMAT, status=(Status.TRYING if between else self.status).value, fit_only=self.show is None, recipe=job.recipe.name,
-            began=self.began, **(rung.told if rung else NO_RUNG), effective_batch=chosen.effective_batch if chosen else None,
+            format=records.FORMAT, status=(Status.TRYING if between else self.status).value, fit_only=self.show is None, began=self.began,
+            recipe=job.recipe.name, **(rung.told if rung else NO_RUNG), effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False, effective_batch_asked=job.ladder.effective_batch,
             given_up={name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None,
             ladder=self.ladder, trials=[one.record(same_training=self.certificate(one.rung)) for one in self.trials],
             attempts=[one.model_copy(update={"same_training": self.certificate(rungs[one.rung_index])}) for one in self.attempts],
             same_training=same, chosen_rung_index=chosen.rung.index if chosen else None, cwd=os.getcwd(), run_dir=str(job.folder.path),
-            command=self.command.shell() if self.command else None, device=DeviceRecord(**plain(job.budget)),
+            command=self.command.shell() if self.command else None, device=records.DeviceRecord(**plain(job.budget)),
             environment={**versions, **driver}, trial_seconds=self.trial_seconds, kept=self.reuse.record,
             **{name: value for name, value in known.items() if value not in (None, "", [])},
         ).written()  # fmt: skip
@@ -298,7 +285,7 @@ REPORTED = 1.02
 """A run above its trial by more than this is told, and a report asked for."""
 
 
-def above_trial(memory: MemoryRecord) -> bool:
+def above_trial(memory: records.MemoryRecord) -> bool:
     """Tells whether the run needed noticeably more than its trial had shown, and more than identical processes may differ by."""
     apart = memory.run_peak_bytes - memory.trial_peak_bytes
     return memory.ratio is not None and memory.ratio > REPORTED and apart > devices.LEAST_BYTES

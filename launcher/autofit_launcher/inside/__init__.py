@@ -7,19 +7,17 @@ start      what a process is told -> hooks in it      instrument   phases of a t
 patches    what is replaced in torch                 passes     over a data loader: cut, worst first
 stubs      of the model's forward                    worst      the largest batches first
 loader_look   what a loader gives, data alone        gathered   what each batch of a pass leaves in memory
-agreement  what several processes decide alike
+agreement  what several processes decide alike          budget     the hard cap
 recorder   phases, steps and peaks -> the report      meters     memory in use, and its peaks
 part       this process: card, budget, report        counted    steps, and micro-batches of each
 trial      runs the command, puts reports together    plainly    runs it without autofit, to prove a crash
 going_on   the second process, from a checkpoint      kept_checkpoint   which the first process leaves
-budget     the hard cap
 driver     what is in use on a card                   cards      which of several this process is on
 forks      off a process that has made a command's imports             server     which a launch starts once
 overlay    what a program writes while it is tried goes aside          overlaid_libraries   and what libraries write natively
-reach      which of its processes the probe can't come into
+reach      which of its processes the probe can't come into                loaders    what workers hold ahead, counted
 caches     those of libraries belong to the trial     quiet      a script that is tried sends and fetches nothing
 steps      the optimizer steps of a full run, counted                  whole_saves   a kill leaves the checkpoint before it
-loaders    what workers hold ahead, counted
 lifeline   no process outlives the one that started it                 guardian   ends what a launcher that was killed has left
 after_import   acts on a module as soon as it is imported
 arrives    where the batch of a command arrives           api        what the trial of a trainer's package imports

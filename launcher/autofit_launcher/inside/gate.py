@@ -3,7 +3,7 @@
 Its program does what it does without us, in the same order: imports, arguments, data that it reads. The first time that it would write a
 file, make or remove one, start a process or connect to anything it waits for its turn, as it does before it uses the device. What a
 library does as it is imported (a folder of its own, a look for a shared library) it does in any case. What native code writes isn't seen,
-but for ``torch.save`` and the port of a process group (``patches``).
+but for ``torch.save``, the port of a process group (``patches``), and ``_UNHEARD``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from types import FrameType
 from typing import Any
+
+from .after_import import after_import
 
 _TALKS = {"socket.bind", "socket.connect", "socket.sendmsg", "socket.sendto", "os.kill", "os.killpg"}
 _CHANGES = {
@@ -21,6 +25,9 @@ _CHANGES = {
     "sqlite3.connect", "subprocess.Popen",
 }  # fmt: skip
 """Python's audit events of what others can see; ``_TALKS``: of what is told them, as a library is imported, too."""
+_UNHEARD, _LOCKS = {"_posixshmem": "shm_open", "_posixsubprocess": "fork_exec"}, "multiprocessing.synchronize"
+"""Modules of Python -> the function that makes shared memory, or a process (by spawn), without an event; the module of semaphores."""
+_INSTALLED = {"site-packages", "dist-packages"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -35,6 +42,21 @@ def install(turn: str, wait: Callable[[], None]) -> None:
             passed = True
 
     sys.addaudithook(heard)
+    for name, function in _UNHEARD.items():
+        with suppress(ImportError):
+            module = import_module(name)
+            setattr(module, function, _late(getattr(module, function), wait))
+    after_import({_LOCKS: lambda module: setattr(module.SemLock, "_make_name", staticmethod(_late(module.SemLock._make_name, wait)))})
+
+
+def _late(function: Callable[..., Any], wait: Callable[[], None]) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        for_forks = getattr(sys._getframe(1).f_locals.get("self"), "_is_fork_ctx", False)  # a semaphore whose name goes at once
+        if not (for_forks or _by_a_library()):
+            wait()
+        return function(*args, **kwargs)
+
+    return called
 
 
 def _changes(turn: str, event: str, args: tuple[Any, ...]) -> bool:
@@ -52,6 +74,7 @@ def _by_a_library() -> bool:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    return frame is not None and (
-        "-packages" in frame.f_code.co_filename or frame.f_code.co_filename.startswith(os.path.dirname(os.__file__) + os.sep)
-    )
+    if frame is None or frame.f_globals.get("__name__") == "__main__":  # ``python -m`` of an installed one, too
+        return False
+    path = frame.f_code.co_filename
+    return path.startswith(os.path.dirname(os.__file__) + os.sep) or not _INSTALLED.isdisjoint(path.split(os.sep))

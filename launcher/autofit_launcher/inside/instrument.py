@@ -480,12 +480,15 @@ class Instrument(TakingPart):
         with contextlib.suppress(Exception):
             budget.lift()
         self.recorder = self.recorder or self._report()
+        self._validation_over()  # the last thing it did
         crashed = isinstance(error, BaseException) and not isinstance(error, SystemExit)
         memory = isinstance(error, BaseException) and is_memory(error)
-        if not memory and (self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)):
-            if crashed:  # on our stubs perhaps: all that is owed was seen
-                said = (str(error).strip().splitlines() or [""])[0][:200]
-                self.recorder.note(f"{UNSEEN_END}: in fast-forward it ended by {type(error).__name__}: {said}")
+        of_a_score = isinstance(error, AssertionError) and self.forwarding and self.validated  # in which nothing was learnt
+        over = self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)
+        if crashed and not memory and (over or of_a_score):  # on our stubs perhaps: all that is owed was seen
+            said, crashed = (str(error).strip().splitlines() or [""])[0][:200], False
+            self.recorder.note(f"{UNSEEN_END}: in fast-forward it ended by {type(error).__name__}: {said}")
+        if over and not memory:
             self._done()
             if not is_a_child():  # whose parent may wait for what it has put into a queue
                 self.end(0)
@@ -501,7 +504,7 @@ class Instrument(TakingPart):
         self.to(Phase.DONE)
 
     def _facts(self, **more: Any) -> None:
-        self._validation_over()  # the last thing it did
+        self._validation_over()
         validated, forwarded = self.validated or self._saw_validation, self._forward_began > 0
         self.tell(eval_signs=self._eval_signs, validated=validated, forwarded=forwarded, **more)
 

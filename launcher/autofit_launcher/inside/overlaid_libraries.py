@@ -28,8 +28,8 @@ class _Native:
     """The position of the path among the arguments."""
     key: str
     """The path's keyword."""
-    writes: Literal["file", "folder", "mode", ""] = ""
-    """Empty: it is read; mode: the argument behind it says, as it does to ``open``."""
+    writes: Literal["file", "folder", "mode", "a", ""] = ""
+    """Empty: it is read; mode: the argument behind it says, as it does to ``open``; a: what is there is kept, and more is written."""
     once: bool = False
     """True: it doesn't save again what it has saved before as long as nothing is really trained."""
 
@@ -39,6 +39,7 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
         ("torch", "torch.serialization"),  # scripts call either; the twin of a twin is itself
         (_Native(name="save", at=1, key="f", writes="file", once=True), _Native(name="load", at=0, key="f")),
     ),
+    **dict.fromkeys(("sqlite3", "sqlite3.dbapi2"), (_Native(name="connect", at=0, key="database", writes="a"),)),
     "soundfile": [_Native(name="SoundFile.__init__", at=1, key="file", writes="mode")],
     "h5py": [_Native(name="File.__init__", at=1, key="name", writes="mode")],
     "cv2": [_Native(name="imwrite", at=0, key="filename", writes="file"), _Native(name="imread", at=0, key="filename")],
@@ -108,8 +109,8 @@ def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native, fo
 
 
 def _is_path(value: Any) -> bool:
-    """Tells whether it is one; bytes are what would be read."""
-    return isinstance(value, str) or hasattr(value, "__fspath__")
+    """Tells whether it is one; bytes are what would be read, and a data base may be in memory, or have an address."""
+    return not value.startswith((":memory:", "file:")) if isinstance(value, str) else hasattr(value, "__fspath__")
 
 
 def _like(path: Any, to: Callable[[Any], Any]) -> Any:

@@ -30,7 +30,7 @@ from typing import Any
 from autofit_launcher.common import procfs
 from autofit_launcher.common.files import replace, tail
 from autofit_launcher.common.memory_failures import ECHO
-from autofit_launcher.common.orders import LOADED, PLAIN, RANKS, REPORT, TEMPORARY, Orders
+from autofit_launcher.common.orders import LOADED, PLAIN, RANKS, REPORT, RESUMED, TEMPORARY, Orders
 from autofit_launcher.common.report import (
     CARD,
     HELD_AHEAD,
@@ -55,8 +55,6 @@ from autofit_launcher.inside.plainly import OVERLAY, environment, proven, speaks
 from autofit_launcher.inside.recorder import Recorder
 
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
-RESUMED = "resumed"
-"""Folder among the attempts, of the one that goes on."""
 
 
 class Unreached(Exception):
@@ -243,6 +241,8 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
     if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):
         status = 0  # what is owed was seen; after it, stubs may have broken the script
         main = dataclasses.replace(main, phase=Phase.DONE.value)
+    elif main.failure is None and main.facts.get("validated") and main.facts.get("forwarded") and not main.swallowed and status > 0:
+        status = 0  # by what it makes of a score perhaps, in which nothing was learnt
     report = dataclasses.replace(
         main,
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,

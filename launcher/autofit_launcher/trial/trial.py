@@ -13,22 +13,11 @@ from typing import Any, cast
 from autofit_launcher.adapter.commands import Command, TrialPlan
 from autofit_launcher.adapter.registry import words_of
 from autofit_launcher.common import files, procfs
+from autofit_launcher.common import report as reports
 from autofit_launcher.common.activity import doing
 from autofit_launcher.common.memory_failures import Source, lost_in
-from autofit_launcher.common.orders import PLAIN, RANKS, REPORT, Orders
-from autofit_launcher.common.report import (
-    BUDGET_ERROR,
-    PASS_SAMPLES,
-    RANK,
-    SAMPLES,
-    SAVED,
-    SEARCHES,
-    VERSIONS,
-    WORLD_SIZE,
-    Phase,
-    PhaseUse,
-    TrialReport,
-)
+from autofit_launcher.common.orders import PLAIN, RANKS, REPORT, RESUMED, Orders
+from autofit_launcher.common.report import BUDGET_ERROR, PASS_SAMPLES, RANK, SAMPLES, SAVED, WORLD_SIZE, Phase, PhaseUse, TrialReport
 from autofit_launcher.errors import BadInput, Fault, refusal
 from autofit_launcher.history.records import RoomRecord, TrialRecord
 from autofit_launcher.ladder import search
@@ -133,7 +122,7 @@ def run(job: Job, rung: Rung) -> Trial:
         trial = _tried(job, rung, orders, plan)
         if not trial.verdict.fits and "pidfd_getfd" in files.tail(place / "stderr.log") and devices.steps_back():
             trial = _noted(_tried(job, rung, orders, plan), STEPPED_BACK)
-        if _squeezed_alone(trial) and trial.report.facts.get(SEARCHES):
+        if _squeezed_alone(trial) and trial.report.facts.get(reports.SEARCHES):
             orders = replace(orders, searches=False)
             trial = _noted(_tried(job, rung, orders, plan), SEARCHED)
         if trial.verdict.fits and job.recipe.trial.resume and job.recipe.recover.restarts:
@@ -255,8 +244,6 @@ def _put_aside(orders: Orders) -> None:
 
 COMMAND = "autofit_launcher.inside.trial"
 """The module that runs a command, which starts its processes itself on several cards."""
-RESUMED = "resumed"
-"""Folder in a trial's that is that of the process which goes on from its checkpoint."""
 
 
 class TrialWatch:
@@ -389,7 +376,7 @@ def _rooms(job: Job, orders: Orders, report: TrialReport, use: HostUse) -> list[
 def kept_bytes(report: TrialReport, scratch: Path) -> int | None:
     """The least that the run has of its checkpoints at once on the disk of its folder; None where nobody knows. Lightning's trials have
     more passes than a short run."""
-    saved, versions = report.facts.get(SAVED), report.facts.get(VERSIONS, {})
+    saved, versions = report.facts.get(SAVED), report.facts.get(reports.VERSIONS, {})
     if not saved or {"lightning", "pytorch_lightning"} & set(versions):
         return None
     place = next(folder for folder in Path(saved["at"]).parents if folder.exists())

@@ -28,7 +28,8 @@ CHANGES = {
     "removed": "os.remove('data'); open('new', 'w')",
     "a process": "subprocess.run(['touch', 'new'], check=True)",
     "a child": "os.fork() or (open('new', 'w'), os._exit(0)); os.wait()",
-    "a thread": "one = threading.Thread(target=lambda: open('new', 'w')); one.start(); one.join()",
+    "shared memory": "from multiprocessing.shared_memory import SharedMemory as made; made(create=True, size=1).unlink(); open('new', 'w')",
+    "a named lock": "import multiprocessing; multiprocessing.get_context('spawn').Lock(); open('new', 'w')",
     "a data base": "sqlite3.connect('new').execute('create table a (b)')",
     "a module's own": "import writes",
     "a lock": "import fcntl; fcntl.flock(open('log'), fcntl.LOCK_EX); open('new', 'w')",
@@ -70,6 +71,30 @@ def test_nothing_is_changed_before_its_turn(change: str, tmp_path: Path) -> None
         turn.touch()
         assert child.communicate(timeout=60)[0] == "ends\n" and child.returncode == 0
     assert files(tmp_path) != before
+
+
+@pytest.mark.parametrize("late", [
+    "one = threading.Thread(target=lambda: open('new', 'w')); one.start(); one.join()",
+    "threading.Thread(target=time.sleep, args=(60,), daemon=True).start(); open('new', 'w')",
+    "signal.alarm(60); open('new', 'w')",
+])  # fmt: skip
+def test_it_ends_where_somebody_would_wait_in_vain(late: str, tmp_path: Path) -> None:
+    """A tracker was given up after its two seconds, by a run that was to be the plain one: it had waited for its turn."""
+    child, turn = begun("-c", f"import signal, threading, time\n{late}\nprint('ends')", place=tmp_path)
+    with child:
+        assert child.communicate(timeout=60)[0] == "" and child.returncode == 0 and not Path(f"{turn}{CAME}").exists()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_program_in_a_folder_of_packages_is_no_library(tmp_path: Path) -> None:
+    (place := tmp_path / "ml-packages" / "site-packages" / "mine").mkdir(parents=True)
+    (place / "train.py").write_text("open('new', 'w')")
+    (place.parents[1] / "train.py").write_text("open('new', 'w')")
+    for words in (["-m", "mine.train"], [str(place.parents[1] / "train.py")]):
+        child, turn = begun(*words, place=tmp_path, PYTHONPATH=str(place.parent))
+        with child:
+            assert waits(child, turn) and not (tmp_path / "new").exists()
+            child.kill()
 
 
 def test_what_a_library_does_as_it_is_imported_is_done(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import sys
 import threading
@@ -56,10 +57,12 @@ def test_the_second_twin_is_run_when_the_first_has_come_to_its_end(status: int, 
     assert not list(Path("proof").glob("*/overlay")) and json.loads(orders.report_path.read_text())["phase"] == "done"
 
 
-def test_a_process_waits_before_it_takes_its_budget(tmp_path: Path) -> None:
+def test_a_process_waits_before_it_takes_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = tmp_path / "turn"
     orders = {"module": "", "folder": "", "device": "cpu", "cap_bytes": 1, "accumulation": 1, "payload": {}}
     part = TakingPart(ProbeSettings(records=str(tmp_path), orders=orders, turn=str(turn)))
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(signal, "getitimer", lambda which: (0.0, 0.0))  # pytest's own
     waits = threading.Thread(target=part.wait_for_turn)
     waits.start()
     waits.join(0.2)

@@ -19,8 +19,7 @@ it: autofit does, by short runs of the same rows.
 
 ACCUMULATE_LOSS=sum is for a loss that is summed over the batch: its gradients are added up instead of averaged.
 ACCUMULATE_SPLIT=64:16:train.py:31 is for a script that has no word for its batch: a DataLoader that is made in that line with batches of 64
-is made with batches of 16.
-It needs nothing but torch, and the files beside it. What it did is told on stderr when the process ends.
+is made with batches of 16. It needs nothing but torch, and the files beside it; what it did is told on stderr when the process ends.
 """
 
 from __future__ import annotations
