@@ -201,6 +201,14 @@ def test_a_validation_without_a_batch_is_none_and_that_is_said(tmp_path: Path) -
     assert fits(below) and below.report.validation_batches == 1 and not below.report.absent
 
 
+@pytest.mark.parametrize("words", [(), ("--chosen", "status")])
+def test_a_script_that_ends_badly_where_it_has_not_learnt_is_launched(words: tuple[str, ...], tmp_path: Path) -> None:
+    """As fast-forward has it: its error was taken for ours, its exit status for the trial's own hooks'."""
+    done = tried("ways", tmp_path, "expects_a_score", *words)
+    assert fits(done) and done.report.facts["forwarded"] and said(done, "the script ends after its validation")
+    assert said(done, "AssertionError: it has not learnt") == (not words)
+
+
 @pytest.mark.parametrize(("command", "how", "kinds", "why"), [
     ("ways ignores_flags", {}, {Kind.ALTERED}, "micro_batch=32 instead of 64"),
     ("ways diverges", {}, {Kind.DIVERGED}, ""),

@@ -86,6 +86,17 @@ def clears_first():
             assert all(one.grad is not None for one in model.parameters())
 
 
+def expects_a_score():
+    """Ends with an error, or a status, where nothing was learnt."""
+    for _ in range(20):
+        usual.one_pass()
+    usual.validate()
+    with torch.no_grad():
+        right = float((model(usual.x).argmax(1) == usual.x[:, :4].argmax(1)).float().mean())
+    assert right > 0.8 or usual.args.chosen, "it has not learnt"
+    sys.exit(right < 0.8)
+
+
 def trains_in_eval_mode():
     """All along (frozen statistics), and evaluates without gradients."""
     model.insert(1, nn.BatchNorm1d(usual.args.width))

@@ -1,6 +1,7 @@
 """Writes by libraries that open files in native code, into a folder that it makes, and reads that again."""
 
 import importlib.util
+import sqlite3
 
 assert importlib.util.find_spec("torch") and importlib.util.find_spec("tokenizers")  # as libraries look whether others are there
 
@@ -18,6 +19,11 @@ from usual import Usual
 
 usual = Usual()
 out = "out/native"
+rows = sqlite3.connect("rows.db")
+rows.execute("create table if not exists rows (row)")
+with rows:
+    rows.execute("insert into rows values (1)")
+assert sqlite3.connect("rows.db").execute("select count(*) from rows").fetchone() == (1,) and sqlite3.connect(":memory:")
 for _ in range(3):
     usual.one_pass()
     usual.validate()
