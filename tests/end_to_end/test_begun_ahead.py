@@ -16,7 +16,7 @@ from tests.helpers.command_line import answer, autofit
 from tests.helpers.pretended import needs_a_pretended_card, played
 
 TRAIN = """
-import argparse, pathlib, sys, time
+import argparse, pathlib, sys, threading, time
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -24,7 +24,11 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16)
 parser.add_argument("--late", type=int, default=0)
 parser.add_argument("--device", default="cpu")
+parser.add_argument("--watched", action="store_true")
 args = parser.parse_args()
+print("begins", flush=True)
+if args.watched:
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 torch.manual_seed(0)
 if args.device == "cuda":
     torch.cuda.set_device(0)
@@ -81,6 +85,16 @@ def trained(place: Path) -> dict[str, bytes]:
 
 def test_it_is_the_plain_command_to_the_bit_and_has_waited_before_it_made_its_folder(place: Path) -> None:
     as_plainly(place, budget="device=cpu device.memory=2GiB")
+
+
+def test_where_a_thread_would_wait_for_it_in_vain_it_is_begun_anew(place: Path) -> None:
+    argv = (sys.executable, "train.py", "--watched")
+    plain = subprocess.run(argv, cwd=place, check=True, capture_output=True).stdout
+    (place / "out").rename(place / "plain")
+    said = answer(autofit("run", "device=cpu", "device.memory=2GiB", "--json", "--", *argv, cwd=place))
+    folder = Path(said["run_dir"])
+    assert said["status"] == "done" and not (folder / "native" / "turn").exists() and (folder / "run.stdout.log").read_bytes() == plain
+    assert trained(place) == {path.name: path.read_bytes() for path in (place / "plain").iterdir()}
 
 
 @pytest.mark.slow

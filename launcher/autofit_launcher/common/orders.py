@@ -124,7 +124,8 @@ VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S = 24, 25.0
 """... or where lengths differ."""
 TURN = "turn"
 """File in the folder of what was begun ahead, which says that the device is its own, and how many bytes of a card were free then."""
-CAME = ".came"
+CAME, GONE = ".came", 75
+"""Ending of the file that says that the process has come to where it waits; its exit status where it ends there."""
 PLAIN, RESUMED = "plainly", "resumed"
 """Folders of a trial: of what is run plainly after a crash (the phase that is shown then, too), and of what goes on from a checkpoint."""
 LOADED = "loaded"

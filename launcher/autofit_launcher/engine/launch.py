@@ -771,8 +771,9 @@ def _attempt(launch: Launch, begin: _Start) -> RunRecord:
     launch.job.forks.end()
     launch.status, launch.command = Status.RUNNING, command
     launch.told().launched(attempt.command)
-    if (ahead := launch.ahead) is not None and ahead.command == command and ahead.child.process.poll() is None:
-        launch.ahead, child = None, ahead.begins(job.budget)
+    ahead = launch.ahead
+    if ahead is not None and ahead.command == command and ahead.child.process.poll() is None and ahead.begins(job.budget):
+        launch.ahead, child = None, ahead.child
     else:
         _end_ahead(launch)
         child = run.start(job, command, files, show=launch.show)

@@ -27,7 +27,7 @@ from autofit_launcher.common.activity import doing
 from autofit_launcher.common.files import plain
 from autofit_launcher.common.files import replace as replace_text
 from autofit_launcher.common.memory_failures import NEAR_LIMIT, lost_in
-from autofit_launcher.common.orders import HELD, SAVES, STEPS, TURN
+from autofit_launcher.common.orders import CAME, GONE, HELD, SAVES, STEPS, TURN
 from autofit_launcher.common.sizes import GIB
 from autofit_launcher.full_run import cause
 from autofit_launcher.full_run.cause import Ended, RunEnd
@@ -101,11 +101,13 @@ class Ahead:
     files: AttemptFiles
     turn: Path
 
-    def begins(self, budget: Budget) -> Child:
-        """Has the process go on: it is the run."""
+    def begins(self, budget: Budget) -> bool:
+        """Has the process go on: it is the run. Tells whether it does; one that hadn't come to the gate may just be ending itself there."""
         self.child.begins()
         replace_text(self.turn, str(devices.free_now(budget) or ""))
-        return self.child
+        if not Path(f"{self.turn}{CAME}").exists():
+            time.sleep(0.2)
+        return self.child.process.poll() != GONE
 
     def end(self) -> None:
         """Ends the process, which has changed nothing."""

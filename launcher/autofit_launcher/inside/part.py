@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from ..common.orders import CAME, Orders, ProbeSettings
+from ..common.orders import CAME, GONE, Orders, ProbeSettings
 from ..common.report import CARD, OTHER_CARDS, RANK, TRAINED, WORLD_SIZE, Phase
 from . import budget, cards
 from .recorder import OverCap, Recorder
@@ -77,7 +77,7 @@ class TakingPart:
             return
         if not os.path.exists(turn):
             if threading.active_count() > 1 or any(signal.getitimer(signal.ITIMER_REAL)):
-                os._exit(0)  # for a thread, or an alarm, time would be over while it waits: it is begun anew at its turn
+                os._exit(GONE)  # for a thread, or an alarm, time would be over while it waits: it is begun anew at its turn
             open(f"{turn}{CAME}", "ab").close()
             self._imports_more(ahead=True)
         while not os.path.exists(turn):

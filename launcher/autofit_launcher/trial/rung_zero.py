@@ -11,20 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autofit_launcher.adapter.protocol import Adapter
-from autofit_launcher.common.report import (
-    ARRIVED,
-    DIVIDED_BY,
-    DRAWN_BATCH,
-    LEFT_AFTER,
-    MICRO_BATCHES,
-    OWN_ACCUMULATION,
-    PASS_SAMPLES,
-    SAID_ACCUMULATION,
-    SAMPLES,
-    STEP,
-    TRAINED,
-    WORLD_SIZE,
-)
+from autofit_launcher.common import report as reports
+from autofit_launcher.common.report import DRAWN_BATCH, LEFT_AFTER, MICRO_BATCHES, OWN_ACCUMULATION, PASS_SAMPLES, SAMPLES, STEP, WORLD_SIZE
 from autofit_launcher.ladder.rungs import ACCUMULATION, AS_ASKED, MICRO_BATCH, Ladder
 from autofit_launcher.ladder.verdict import Kind
 from autofit_launcher.trial.trial import Trial
@@ -88,7 +76,7 @@ def showed(trials: Sequence[Trial], *, unsaid: Collection[str]) -> Misread | Non
     read = {name: value for name, value in expected.items() if value and ran.get(name, value) != value}
     lower = next((one for one in trials if one.rung.index and one.verdict.fits and _seen_batch(one)), None)
     step = {STEP: _step(lower)} if lower is not None and ACCUMULATION not in ran else {}
-    return Misread(read=read, ran={**ran, **step}, arrived=facts.get(ARRIVED, {}))
+    return Misread(read=read, ran={**ran, **step}, arrived=facts.get(reports.ARRIVED, {}))
 
 
 def _step(trial: Trial) -> int:
@@ -123,7 +111,7 @@ def _shown(trial: Trial, *, unsaid: Collection[str]) -> dict[str, int]:
     counted = observed.get(ACCUMULATION)
     if isinstance(counted, int) and ACCUMULATION in unsaid:
         counted *= int(facts.get(OWN_ACCUMULATION, 1))
-    said = facts.get(SAID_ACCUMULATION)
+    said = facts.get(reports.SAID_ACCUMULATION)
     seen = {
         MICRO_BATCH: observed.get(MICRO_BATCH),
         ACCUMULATION: counted if counted is not None else said,
@@ -167,7 +155,7 @@ def _other_step(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
     """The sentence on a step with another number of samples than the asked one's: as that was seen, or as it was read where it wasn't."""
     if not _seen_batch(trial) or not ladder.effective_batch:
         return ""
-    read = ladder.effective_batch // int(trial.report.facts.get(DIVIDED_BY, 1))
+    read = ladder.effective_batch // int(trial.report.facts.get(reports.DIVIDED_BY, 1))
     batch = (_seen_batch(asked) if asked is not None else None) or read
     wanted, ran = batch * trial.rung.effective_batch // ladder.effective_batch, trial.effective_batch
     return "" if ran == wanted else f"an optimizer step took {ran} samples instead of {wanted}: the script counts micro-batches by itself"
@@ -203,7 +191,7 @@ def _other_model(trial: Trial, asked: Trial | None, ladder: Ladder) -> str:
     file beside its configuration finds another one, or none, beside a changed copy. Known once an optimizer was made."""
     if asked is None or not ladder.given_up(trial.rung).keys() <= {*AS_ASKED}:
         return ""
-    own, ran = (one.report.facts.get(TRAINED, 0) for one in (asked, trial))
+    own, ran = (one.report.facts.get(reports.TRAINED, 0) for one in (asked, trial))
     halves = asked.verdict.kind is Kind.OUT_OF_MEMORY and len(asked.report.facts.get(MICRO_BATCHES, ())) > 1  # and makes its model anew
     if halves or not own or not ran or own == ran or (own < ran and asked.report.optimizer_steps < 2):  # an optimizer may be made later
         return ""

@@ -13,7 +13,7 @@ import pytest
 
 from autofit_launcher.adapter import commands
 from autofit_launcher.adapter.commands import Command
-from autofit_launcher.common.orders import CAME
+from autofit_launcher.common.orders import CAME, GONE
 from autofit_launcher.trainers.suite import cpu_budget
 
 BEFORE = """
@@ -82,7 +82,7 @@ def test_it_ends_where_somebody_would_wait_in_vain(late: str, tmp_path: Path) ->
     """A tracker was given up after its two seconds, by a run that was to be the plain one: it had waited for its turn."""
     child, turn = begun("-c", f"import signal, threading, time\n{late}\nprint('ends')", place=tmp_path)
     with child:
-        assert child.communicate(timeout=60)[0] == "" and child.returncode == 0 and not Path(f"{turn}{CAME}").exists()
+        assert child.communicate(timeout=60)[0] == "" and child.returncode == GONE and not Path(f"{turn}{CAME}").exists()
     assert not (tmp_path / "new").exists()
 
 
