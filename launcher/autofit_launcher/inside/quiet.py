@@ -5,5 +5,5 @@ QUIET = {
     "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1",
     "OMP_WAIT_POLICY": "passive",
 }  # fmt: skip
-"""Variables against uploads, downloads, and caches beside the person's files. None changes how many threads a program has, or what it
-computes: the full run doesn't have these variables, and a trial must need what the run needs (two threads of tokenizers: 12 MiB)."""
+"""Variables against uploads, downloads, caches beside the person's files, and threads that compute as they wait. None changes how many
+there are, or what is computed: the full run doesn't have them, and a trial must need what it needs (two threads of tokenizers: 12 MiB)."""
