@@ -41,7 +41,7 @@ class Overlay:
         self._root = str(root.resolve())
         self._files = os.path.join(self._root, FILES)
         self._gone_list = os.path.join(self._root, "gone")
-        self._kept = (*_PASSED, self._root, *(str(path.resolve()) for path in (*kept, *caches.hold())))
+        self._kept = tuple(f"{path}/" for path in (*_PASSED, self._root, *(path.resolve() for path in (*kept, *caches.hold()))))
         self._open = builtins.open
         self._gone_seen: tuple[int, frozenset[str]] = (-1, frozenset())
         os.makedirs(self._root, exist_ok=True)
@@ -62,9 +62,10 @@ class Overlay:
 
     def _untouched(self) -> bool:
         """Tells whether no process of the trial has written or removed anything yet: the twins' folder has the time it was made with."""
-        with contextlib.suppress(FileNotFoundError):
+        try:
             return posix.stat(self._files).st_mtime_ns == 0
-        return True  # the trial is over
+        except FileNotFoundError:
+            return True  # the trial is over
 
     def twin(self, path: Any) -> tuple[str, str] | None:
         """Returns (the real path, its twin), or None where the path is left alone."""
@@ -73,27 +74,25 @@ class Overlay:
         with contextlib.suppress(TypeError, ValueError):
             text = os.fsdecode(os.fspath(path))
             real = self._meant(os.path.abspath(text))
-            if not any(real == kept or real.startswith(f"{kept}/") for kept in self._kept):
+            if not f"{real}/".startswith(self._kept):
                 return real, self._files + real
         return None
 
     def there(self, path: str) -> bool:
-        with contextlib.suppress(OSError):
-            posix.lstat(path)
-            return True
-        return False
+        return posix.access(path, posix.F_OK, follow_symlinks=False)
 
     def _is_gone(self, real: str) -> bool:
         """Tells whether the script removed it, itself or with a folder above it, and hasn't made it again since."""
         gone = self._gone()
-        return bool(gone) and any(str(one) in gone for one in (Path(real), *Path(real).parents))
+        while gone and real and real not in gone:
+            real = real.rpartition("/")[0]
+        return bool(gone and real)
 
     def _gone(self) -> frozenset[str]:
         """Reads which paths any of the trial's processes has noted as gone."""
-        try:
-            size = posix.stat(self._gone_list).st_size
-        except OSError:
+        if not self.there(self._gone_list):
             return frozenset()
+        size = posix.stat(self._gone_list).st_size
         if self._gone_seen[0] != size:
             with self._open(self._gone_list, encoding="utf-8") as file:
                 self._gone_seen = (size, frozenset(line.rstrip("\n") for line in file))
