@@ -134,9 +134,10 @@ def _unsafe() -> str:
     """Says why no child of this process would be as one that is started anew; empty where it would."""
     if not hasattr(os, "pidfd_open") or not hasattr(socket, "recv_fds"):
         return "Python is older than 3.9"
-    if not (child := os.fork()):
-        os._exit(0)
-    os.waitpid(child, 0)  # OpenBLAS ends its threads for that
+    if len(os.listdir(_THREADS)) > 1:
+        if not (child := os.fork()):
+            os._exit(0)
+        os.waitpid(child, 0)  # OpenBLAS ends its threads for that
     threads = {Path(_THREADS, one, "comm").read_text().strip() for one in os.listdir(_THREADS) if int(one) != os.getpid()}
     if strange := threads - _FORKED_WELL:
         return f"its libraries have started threads ({', '.join(sorted(strange))})"
