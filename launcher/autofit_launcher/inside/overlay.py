@@ -43,7 +43,7 @@ class Overlay:
         self._gone_list = os.path.join(self._root, "gone")
         self._kept = tuple(f"{path}/" for path in (*_PASSED, self._root, *(path.resolve() for path in (*kept, *caches.hold()))))
         self._open = builtins.open
-        self._gone_seen: tuple[int, frozenset[str]] = (-1, frozenset())
+        self._gone_seen: tuple[int, frozenset[str]] = (0, frozenset())
         os.makedirs(self._root, exist_ok=True)
         fresh = tempfile.mkdtemp(dir=self._root)
         posix.utime(fresh, (0, 0))
@@ -72,8 +72,7 @@ class Overlay:
         if isinstance(path, int) or path is None:
             return None
         with contextlib.suppress(TypeError, ValueError):
-            text = os.fsdecode(os.fspath(path))
-            real = self._meant(os.path.abspath(text))
+            real = self._meant(os.path.abspath(os.fsdecode(path)))
             if not f"{real}/".startswith(self._kept):
                 return real, self._files + real
         return None
@@ -90,9 +89,7 @@ class Overlay:
 
     def _gone(self) -> frozenset[str]:
         """Reads which paths any of the trial's processes has noted as gone."""
-        if not self.there(self._gone_list):
-            return frozenset()
-        size = posix.stat(self._gone_list).st_size
+        size = posix.stat(self._gone_list).st_size if self.there(self._gone_list) else 0
         if self._gone_seen[0] != size:
             with self._open(self._gone_list, encoding="utf-8") as file:
                 self._gone_seen = (size, frozenset(line.rstrip("\n") for line in file))

@@ -261,11 +261,12 @@ def _gradients(first: Twin, other: Twin) -> Finding:
     if not any(one.length_first for one in figures):
         return _uncomparable("its gradients are zero")
     worst = max(one.apart for one in figures)
+    same = _apart(other, 0) <= APART
     alone = max(figures, key=lambda one: one.alone)
-    if worst <= APART and alone.alone > APART_ALONE:  # not asked of one row, repeated: that looks the same here
+    if same and alone.alone > APART_ALONE:  # not asked of one row, repeated: that looks the same here
         by = f"{alone.name} are {_percent(alone.alone)} apart, though those of the whole model are the same"
         return _different(f"its gradients of {by} (a loss that balances experts over the micro-batch does so)")
-    if worst <= APART:
+    if same:
         return _later(first, other, worst)
     times = other.accumulation / first.accumulation
     powers = {_power(one, times) for one in figures if one.length_first}
@@ -276,13 +277,23 @@ def _gradients(first: Twin, other: Twin) -> Finding:
     return _different(f"its gradients at {other.layout} are {_percent(worst)} apart from those at {first.layout}", apart=worst)
 
 
+def _apart(other: Twin, step: int) -> float:
+    """Greatest distance of an optimizer's gradients in that step. What is added up to them may come to nearly nothing, and rounds by its
+    own length, which is that of the longest of those that are compared, at least: of that it is a part, as far as it may be rounding."""
+    parts = [0.0]
+    for optimizer in other.optimizers:
+        compared = [at.against for at in other.of(optimizer) if at.against is not None]
+        longest = max([0.0, *(one.length_first for one in compared)])
+        parts += [one.apart * (one.length_first / longest if 0.0 < one.apart <= APART_ALONE else 1.0) for one in compared[step : step + 1]]
+    return max(parts)
+
+
 def _later(first: Twin, other: Twin, worst: float) -> Finding:
     """Compares the steps after the first update, which is the same, and what moves beside the weights."""
-    second, third = (max((figures.apart for figures in _compared(other, step)), default=0.0) for step in (1, 2))
-    grows, third = second / max(worst, 1e-8), 0.0 if first.ragged else third  # Muon in half precision multiplies rounding, step by step
+    begun, second, third = (_apart(other, step) for step in range(3))
+    grows, third = second / max(begun, 1e-8), 0.0 if first.ragged else third  # Muon in half precision multiplies rounding, step by step
     if second > APART_LATER or third > max(APART_LATER, second * grows if second <= APART else 0.0):
-        far = max(second, third)
-        return _different(f"{LATER} ({_percent(far)} apart)", apart=far)
+        return _different(f"{LATER} ({_percent(max(second, third))} apart)", apart=max(second, third))
     if other.beside > APART_ALONE:
         what = "what it keeps beside its weights (an average of them, a memory bank) moves with every micro-batch, not with every step"
         return _different(f"{what} ({_percent(other.beside)} apart); the update itself is the same")

@@ -48,6 +48,18 @@ def test_the_kinds_of_the_table(figures: tuple[float, float, float], kind: Findi
     assert found.kind is kind and found.power == power and found.of == "gradient"
 
 
+@pytest.mark.parametrize(("apart", "at", "kind"), [
+    (1.15e-4, 0, SAME), (2.8e-3, 1, SAME),  # plain convolutional nets', of rows whose own gradients are 1.9 long
+    (1.15e-4, 2, SAME), (2e-2, 0, DIFFERENT), (5e-3, 0, DIFFERENT), (2e-2, 1, DIFFERENT),
+])  # fmt: skip
+def test_gradients_that_nearly_cancel_round_by_what_they_are_added_up_from(apart: float, at: int, kind: FindingKind) -> None:
+    steps = list(other(1e-5, later=1e-5, length=1.2, length_first=1.2).steps)
+    figures = steps[at].against
+    assert figures is not None
+    steps[at] = replace(steps[at], against=replace(figures, apart=apart, rest=apart, length=0.0536, length_first=0.0536))
+    assert compare(first(), replace(other(), steps=tuple(steps))).kind is kind
+
+
 @pytest.mark.parametrize(("rest", "length", "kind", "why"), [
     (1e-7, 4.0, FindingKind.WEIGHTED, "each micro-batch is averaged by itself"), (0.4, 1.0, DIFFERENT, "or something isn't divided"),
     (0.0, 0.0, DIFFERENT, "its rows see each other (a contrastive loss, a layer that looks across the micro-batch); 50.0% apart"),
