@@ -260,15 +260,12 @@ class Need(NamedTuple):
     trial: Trial
     needed_bytes: int
     measured: bool
-    """True: its peak was measured. False: it was refused an allocation and needs at least that much."""
+    """False: it needs at least that much. It was refused an allocation, or ended before its validation."""
 
 
 def least_need(trials: Sequence[Trial]) -> Need | None:
-    """The failing trial that asked for least memory, or None where none of them failed for want of it.
-
-    One that stayed below its cap (its allocator had emptied its cache, or the failing allocation's size isn't known) doesn't show how much
-    it needs, and comes last.
-    """
+    """The failing trial that asked for least memory, or None where none of them failed for want of it. One that stayed below its cap (it
+    was refused an allocation of a size that isn't known, say) doesn't show how much it needs, and comes last."""
     needs = [need for trial in trials if (need := _need(trial)) is not None]
     return min(needs, key=lambda need: (need.needed_bytes <= need.trial.report.cap_bytes, need.needed_bytes), default=None)
 
@@ -278,7 +275,8 @@ def _need(tried: Trial) -> Need | None:
     if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in OF_MACHINE or not verdict.peak_bytes:
         return None
     measured = verdict.source == "measured" and verdict.peak_bytes > tried.report.cap_bytes
-    return Need(trial=tried, needed_bytes=verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0), measured=measured)
+    needed = verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0)
+    return Need(trial=tried, needed_bytes=needed, measured=measured and verdict.phase not in (Phase.SETUP, Phase.TRAIN))
 
 
 REPORTED = 1.02

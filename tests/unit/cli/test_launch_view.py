@@ -79,6 +79,7 @@ def test_where_nothing_fits_the_least_need_that_was_seen_is_told(tmp_path: Path)
     more, less = out_of_memory(1500, source="measured"), out_of_memory(1100, phase="validate", source="measured")
     text = said(here, tried(here, more, less))
     assert "MiB: rung 1" in text and "needs 1.1 GiB in phase validate" in text
+    assert "needs at least 1.5 GiB in phase train" in said(here, tried(here, more)), "its validation was not seen"
     text = said(here, tried(here, more, replace(less, source="allocator", asked_bytes=100 * MIB)))
     assert "needs at least 1.2 GiB" in text and "at least device.memory=" in text
     lost = out_of_memory(1, phase="done", why="something was lost: bad_alloc", source="host")
