@@ -89,6 +89,27 @@ def test_a_batch_that_arrives_at_a_loader_is_split_there_and_the_weights_are_the
         torch.testing.assert_close(small[name], weights, rtol=1e-4, atol=1e-5)
 
 
+PERSISTENT = """
+import torch
+def main():
+    data = torch.utils.data.TensorDataset(torch.rand(8, 2))
+    loader, model = torch.utils.data.DataLoader(data, 2, num_workers=1, persistent_workers=True), torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for (rows,) in loader:
+        optimizer.zero_grad()
+        model(rows).sum().backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_workers_that_persist_end_with_their_loader_and_leave_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "t"))
+    assert "4 micro-batches, 2 optimizer steps" in run(tmp_path, "-c", PERSISTENT, micro_batches=2)
+    assert not list((tmp_path / "t").glob("pymp-*"))
+
+
 def test_batches_whose_size_was_not_turned_stay_as_the_script_makes_them(tmp_path: Path) -> None:
     """A later stage with a batch of its own: 3 steps of 32 and 4 of 24, and not 3 and 1."""
     script = str(SCRIPTS / "late_loader.py")

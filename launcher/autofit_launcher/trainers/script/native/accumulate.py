@@ -52,11 +52,11 @@ def begin() -> None:
         outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), place) if part else None)
         held = {"deepspeed.runtime.engine": refuse_deepspeed, "accelerate.data_loader": lambda module: install_accelerate(outside, module)}
         after_import({"torch": lambda torch: install(outside, torch), **(held if every > 1 else {})})
-        atexit.register(outside.ended)
 
 
 def install(outside: Outside, torch: Any) -> None:
     """Patches torch, which has just been imported."""
+    atexit.register(outside.ended)  # which is called before loaders' workers are killed
     if outside.split is not None:
         _wrap(torch.utils.data.DataLoader, "__init__", lambda make: _split(make, outside, *outside.split))  # type: ignore[misc]
     _backward(outside, torch)

@@ -82,7 +82,8 @@ class Outside:
         """The last batch that was counted as one of its group."""
 
     def ended(self) -> None:
-        """The process ends."""
+        """The process ends, and with it a loader that it has let go."""
+        self._drawn = self._pass = None
         if self.micro_batches:
             self.note(f"{self.micro_batches} micro-batches, {self.steps} optimizer steps ({self.every} micro-batches in each)")
 
@@ -114,8 +115,7 @@ class Outside:
         self.lengths.begins(loader)
         if isinstance(batches, Pass):
             return batches
-        every = 1 if self.is_another(loader) else self.every
-        return Pass(loader, batches, every=every, count=self.lengths.of(loader), drawn=self._draws)
+        return Pass(loader, batches, every=1 if self.is_another(loader) else self.every, count=self.lengths.of(loader), drawn=self._draws)
 
     def is_another(self, loader: Any) -> bool:
         """Tells whether a loader's batches aren't those whose size was turned: what trains on them steps as the script has it."""
