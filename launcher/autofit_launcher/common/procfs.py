@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from . import procfs
-
 
 def status_bytes(key: str, pid: int | str = "self") -> int:
     """A size in /proc/PID/status, which the kernel gives in KiB. Raises OSError where there is none: a process that has ended, say."""
@@ -167,7 +165,7 @@ class Looks:
         self._thread.join(timeout=2)
 
     def _run(self) -> None:
-        procfs.name_thread(self._thread.name)
+        name_thread(self._thread.name)
         searched = float("-inf")
         while not self._stopped.is_set():
             (time.sleep if self._every_s < 0.1 else self._stopped.wait)(self._every_s)  # an Event's own wait costs twice as much

@@ -36,13 +36,14 @@ _PASSED = ("/dev", "/proc", "/sys", "/run")
 class Overlay:
     """The twin of the file system. ``install`` patches this process for good; forked children inherit it."""
 
+    _open: Any = staticmethod(builtins.open)
+
     def __init__(self, root: Path, *, kept: Sequence[Path] = ()) -> None:
         """``kept``: folders that are written to as they are, beside the root itself and devices."""
         self._root = str(root.resolve())
         self._files = os.path.join(self._root, FILES)
         self._gone_list = os.path.join(self._root, "gone")
         self._kept = tuple(f"{path}/" for path in (*_PASSED, self._root, *(path.resolve() for path in (*kept, *caches.hold()))))
-        self._open = builtins.open
         self._gone_seen: tuple[int, frozenset[str]] = (0, frozenset())
         os.makedirs(self._root, exist_ok=True)
         fresh = tempfile.mkdtemp(dir=self._root)
@@ -54,9 +55,7 @@ class Overlay:
 
     def moves(self, root: Path, kept: Sequence[Path]) -> None:
         """Redirects into another root from now on."""
-        own = self._open
         self.__init__(root, kept=(*kept, Path(self._root).parent))  # type: ignore[misc]
-        self._open = own
 
     # -- paths
 
@@ -78,7 +77,10 @@ class Overlay:
         return None
 
     def there(self, path: str) -> bool:
-        return posix.access(path, posix.F_OK, follow_symlinks=False)
+        try:
+            return bool(posix.lstat(path))
+        except OSError:
+            return False
 
     def _is_gone(self, real: str) -> bool:
         """Tells whether the script removed it, itself or with a folder above it, and hasn't made it again since."""
