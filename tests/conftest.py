@@ -17,6 +17,7 @@ from PIL import Image
 
 from autofit_launcher.common import interpreter
 from autofit_launcher.machine import device_lock
+from autofit_launcher.machine.forks import Forks
 from autofit_launcher.machine.process import TOKEN
 
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # ``python`` is this one, as in an active venv
@@ -112,6 +113,16 @@ def turns_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 def memory_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test's launches find no fit that another's have kept, and learn nothing from them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture(autouse=True)
+def servers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test's trials are forked off ends with the test: each has libraries in 400 MiB of its own."""
+    begun, begin = list[Forks](), Forks.begin
+    monkeypatch.setattr(Forks, "begin", lambda this, *how: begun.append(this) or begin(this, *how))
+    yield
+    for one in begun:
+        one.end()
 
 
 @pytest.fixture(autouse=True)

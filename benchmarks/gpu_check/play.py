@@ -244,6 +244,7 @@ def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Pa
     job = prepared(one, words, place, memory=memory)
     print(f"{one.name}: control on {memory}", flush=True)
     tried = trial.run(job, job.ladder.asked)
+    job.forks.end()
     said = rows.add(one.letter, f"{one.name}: control trial", "trial", control=True, **_of_trial(tried, job))
     _run(rows, one, words, place, said, step="control", budget="whole", memory=memory, ends=ends)
 
