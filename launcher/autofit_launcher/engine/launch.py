@@ -698,7 +698,8 @@ def card_is_back(launch: Launch, holder: str, *, waits: int = 0) -> bool:
 
 
 def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> None:
-    """Begins the run of a rung beside its trial: what it does before its first change and the device isn't waited for later."""
+    """Begins the run of a rung beside its trial: what it does before its first change and the device isn't waited for later. It is begun
+    while a launch's first trial makes its imports; later ones are forked, and often fail at once."""
     if phase == PLAIN:  # a crash: what both would have is the plain command's
         _end_ahead(launch)
         launch.alone = True
@@ -707,7 +708,7 @@ def _begin_ahead(launch: Launch, job: Job, rung: Rung, pid: int, phase: str) -> 
     if launch.ahead is not None and not procfs.leaves_room(pid, free=host.memory()[1]):
         _end_ahead(launch)
         return
-    if launch.show is not None and not (launch.ahead or launch.attempts):
+    if launch.show is not None and not (launch.ahead or launch.attempts or (launch.trials and phase in (Phase.START, Phase.SETUP))):
         with suppress(OSError, BadInput):  # a full disk, say: it is started when it is its turn, or that is told then
             launch.ahead = run.ahead(job, rung, show=launch.show, beside=pid)
 
