@@ -33,6 +33,7 @@ from ..common import files
 from ..common.orders import CAME, FORKS, PRELOADED, VARIABLE
 from . import reach
 from .after_import import taken
+from .gate import is_installed
 from .lifeline import die_with_parent, kill
 
 EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "NVIDIA_TF32_OVERRIDE": "0"}
@@ -45,7 +46,6 @@ _OWN = {
 """Variables that each process has for itself: no library's import depends on them but for where it writes, and what a twin still turns."""
 _FORKED_WELL = {"jemalloc_bg_thd"}
 """Names of threads whose library has a child do without (Arrow's jemalloc, by its own ``pthread_atfork``)."""
-_INSTALLED = {"site-packages", "dist-packages"}
 _REFUSED, PATH = ".refused", "PYTHONPATH"
 _THREADS = "/proc/self/task"
 _STACKS_KEPT = 5
@@ -126,8 +126,7 @@ def _imports(program: str) -> Iterator[ast.stmt]:
 def _is_installed(name: str) -> bool:
     spec = importlib.util.find_spec(name.partition(".")[0])
     origin = (spec.origin if spec is not None else None) or ""
-    library = os.path.dirname(os.__file__) + os.sep
-    return origin in ("built-in", "frozen") or origin.startswith(library) or not _INSTALLED.isdisjoint(origin.split(os.sep))
+    return origin in ("built-in", "frozen") or is_installed(origin)
 
 
 def _unsafe() -> str:

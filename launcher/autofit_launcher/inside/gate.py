@@ -27,7 +27,6 @@ _CHANGES = {
 """Python's audit events of what others can see; ``_TALKS``: of what is told them, as a library is imported, too."""
 _UNHEARD, _LOCKS = {"_posixshmem": "shm_open", "_posixsubprocess": "fork_exec"}, "multiprocessing.synchronize"
 """Modules of Python -> the function that makes shared memory, or a process (by spawn), without an event; the module of semaphores."""
-_INSTALLED = {"site-packages", "dist-packages"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -50,6 +49,8 @@ def install(turn: str, wait: Callable[[], None]) -> None:
 
 
 def _late(function: Callable[..., Any], wait: Callable[[], None]) -> Callable[..., Any]:
+    """Returns the function, before which the process waits for its turn, save where a library is imported."""
+
     def called(*args: Any, **kwargs: Any) -> Any:
         for_forks = getattr(sys._getframe(1).f_locals.get("self"), "_is_fork_ctx", False)  # a semaphore whose name goes at once
         if not (for_forks or _by_a_library()):
@@ -70,11 +71,13 @@ def _changes(turn: str, event: str, args: tuple[Any, ...]) -> bool:
 
 
 def _by_a_library() -> bool:
-    """Tells whether it comes of a library's being imported."""
+    """Tells whether it comes of a library's being imported. A program is none, though it be an installed one (``python -m``)."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    if frame is None or frame.f_globals.get("__name__") == "__main__":  # ``python -m`` of an installed one, too
-        return False
-    path = frame.f_code.co_filename
-    return path.startswith(os.path.dirname(os.__file__) + os.sep) or not _INSTALLED.isdisjoint(path.split(os.sep))
+    return frame is not None and frame.f_globals.get("__name__") != "__main__" and is_installed(frame.f_code.co_filename)
+
+
+def is_installed(path: str) -> bool:
+    """Tells whether a file is the standard library's, or lies in a folder into which packages are installed."""
+    return path.startswith(os.path.dirname(os.__file__) + os.sep) or not {"site-packages", "dist-packages"}.isdisjoint(path.split(os.sep))

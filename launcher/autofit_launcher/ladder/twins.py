@@ -278,8 +278,8 @@ def _gradients(first: Twin, other: Twin) -> Finding:
 
 
 def _apart(other: Twin, step: int) -> float:
-    """Greatest distance of an optimizer's gradients in that step. What is added up to them may come to nearly nothing, and rounds by its
-    own length, which is that of the longest of those that are compared, at least: of that it is a part, as far as it may be rounding."""
+    """Greatest relative distance of the twins' gradients in that step, over the optimizers. Gradients that nearly cancel round by what
+    they are added up from, which is as long as the longest of those compared, at least: up to ``APART_ALONE`` it is a part of that."""
     parts = [0.0]
     for optimizer in other.optimizers:
         compared = [at.against for at in other.of(optimizer) if at.against is not None]
